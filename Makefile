@@ -1,0 +1,36 @@
+# Everything a fresh machine needs: `make demo` shows what saccade does, `make test` proves it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+FUZZ ?= 100000
+
+.PHONY: demo test fast fuzz bench clean
+
+demo: $(VENV)/installed
+	$(BIN)/saccade demo --out demo
+
+test: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2
+
+fast: $(VENV)/installed
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+# FUZZ mutated inputs for every reader; nothing but InputError may come out.
+fuzz: $(VENV)/installed
+	$(BIN)/python -m tests.fuzz --inputs $(FUZZ)
+
+bench: $(VENV)/installed
+	$(BIN)/python -m benchmarks
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --constraint constraints.txt torch
+	$(PIP) install --constraint constraints.txt --editable ".[ros,video,test,oracles]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""Object detection with event cameras, trained once, run at any rate."""

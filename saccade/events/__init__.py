@@ -1,0 +1,1 @@
+"""FILE, CAMERA OR SIMULATOR -> EVENTS. numpy and numba only."""

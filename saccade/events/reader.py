@@ -1,0 +1,194 @@
+"""The one interface of every recording, and the two ways to implement it: by position (arrays) or by index (packets)."""
+
+import logging
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+import numpy as np
+
+from saccade.events import index as kept
+from saccade.types import Events, InputError
+
+log = logging.getLogger("saccade")
+
+CHUNK = 1 << 18  # events a chunk of an array reader: 3.4 MB, small enough to stay in the cache of the core that decodes it
+EARLIEST_US, LATEST_US = -(1 << 62), 1 << 62
+
+
+class Reader(ABC):
+    """A recording: sensor size, duration, `for events in reader` in chunks of bounded memory, `between` at random.
+
+    Chunks come in the order of the file. What was repaired or inferred is logged and kept in `notes`, never silent.
+    """
+
+    format: ClassVar[str]  # as `saccade info` prints it
+
+    def __init__(self, path: Path, width: int, height: int) -> None:
+        self.path = path
+        self.width = width
+        self.height = height
+        self.notes: list[str] = []
+        self.fraction = 0.0  # of the recording that the newest iteration has read, for progress bars
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """Number of events."""
+
+    @property
+    @abstractmethod
+    def start_us(self) -> int:
+        """Time of the first event (0 in an empty recording)."""
+
+    @property
+    @abstractmethod
+    def end_us(self) -> int:
+        """One microsecond after the last event: all events lie in [start_us, end_us)."""
+
+    @property
+    def duration_us(self) -> int:
+        return self.end_us - self.start_us
+
+    @abstractmethod
+    def stream(self, start_us: int | None = None, end_us: int | None = None) -> Iterator[Events]:
+        """Chunks of the events in [start_us, end_us); None = no limit."""
+
+    def between(self, start_us: int, end_us: int) -> Events:
+        """All events of [start_us, end_us), in one piece."""
+        parts = [part for part in self.stream(int(start_us), int(end_us)) if len(part)]
+        return Events.join(parts) if parts else Events.empty(self.width, self.height)
+
+    def __iter__(self) -> Iterator[Events]:
+        return self.stream()
+
+    def note(self, text: str) -> None:
+        """Remember, once, something that the user should know about this recording."""
+        if text not in self.notes:
+            self.notes.append(text)
+            log.warning("%s: %s", self.path, text)
+
+    def close(self) -> None:  # noqa: B027  not every format holds a file open
+        """Release the file."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{self.format} {self.path.name} {self.width} x {self.height}>"
+
+
+class ArrayReader(Reader):
+    """A format whose n-th event can be had without reading those before it: time is found by bisection, no index needed.
+
+    Bisection needs times that don't run backwards; `stream` with limits checks what it returns and raises InputError where they do.
+    """
+
+    @abstractmethod
+    def time_at(self, i: int) -> int:
+        """Time of event i in microseconds."""
+
+    @abstractmethod
+    def load(self, first: int, last: int) -> Events:
+        """Events first to last, the last one not included."""
+
+    def position(self, time_us: int) -> int:
+        """Number of the first event at or after time_us."""
+        return bisect_left(range(self.count), time_us, key=self.time_at)
+
+    @property
+    def start_us(self) -> int:
+        return self.time_at(0) if self.count else 0
+
+    @property
+    def end_us(self) -> int:
+        return self.time_at(self.count - 1) + 1 if self.count else 0
+
+    def stream(self, start_us: int | None = None, end_us: int | None = None) -> Iterator[Events]:
+        limited = start_us is not None or end_us is not None
+        first = 0 if start_us is None else self.position(start_us)
+        last = self.count if end_us is None else self.position(end_us)
+        previous_us = EARLIEST_US if start_us is None else start_us
+        for i in range(first, last, CHUNK):
+            events = self.load(i, min(i + CHUNK, last))
+            if limited:
+                previous_us = self._check_order(events, i, previous_us, LATEST_US if end_us is None else end_us)
+            self.fraction = min(i + CHUNK, last) / self.count
+            yield events
+
+    def _check_order(self, events: Events, first: int, previous_us: int, end_us: int) -> int:
+        """Return the last time, or say where the order that bisection relied on is broken."""
+        times = np.concatenate(([previous_us], events.t, [end_us]))
+        wrong = np.flatnonzero(np.diff(times) < 0)
+        if len(wrong):
+            i = int(wrong[0])
+            raise InputError(
+                f"{self.path}: time runs backwards at event {first + i} ({times[i]} -> {times[i + 1]} us), so a time can't be looked up; "
+                f"repair it with `saccade convert {self.path} sorted.h5 --sort`"
+            )
+        return int(events.t[-1]) if len(events) else previous_us
+
+
+class IndexedReader(Reader):
+    """A format that must be read from a known place on: packets, words with running time, lines.
+
+    `chunks` yields (mark, events): the mark is a tuple of integers with which `chunks` can start again right there. One pass collects
+    the marks and the times of their chunks into an index that is kept in the cache folder; times may be in any order.
+    """
+
+    def __init__(self, path: Path, width: int, height: int, index_path: Path | None = None, options: str = "") -> None:
+        """`options` = what else than the file's bytes decides what is decoded, so that an index isn't used for other options."""
+        super().__init__(path, width, height)
+        self._index_path = index_path or kept.index_path(path, f"{self.format}|{options}")
+        self._index: kept.Index | None = None
+
+    @abstractmethod
+    def chunks(self, mark: tuple[int, ...] | None = None) -> Iterator[tuple[tuple[int, ...], Events]]:
+        """Chunks from the mark (None = the beginning) to the end, each with its own mark; none empty. Must set `fraction`."""
+
+    @property
+    def index(self) -> kept.Index:
+        """Where which times are. Built by one pass over the recording, once, then read from the cache."""
+        if self._index is None:
+            self._index = kept.load_index(self._index_path, self.path)
+            for text in self._index.notes if self._index else ():
+                self.note(text)
+        if self._index is None:
+            built = kept.build_index(self.chunks())
+            self._index = replace(built, notes=tuple(self.notes))
+            kept.save_index(self._index, self._index_path, self.path)
+        return self._index
+
+    @property
+    def count(self) -> int:
+        return self.index.total
+
+    @property
+    def start_us(self) -> int:
+        return self.index.start_us
+
+    @property
+    def end_us(self) -> int:
+        return self.index.end_us
+
+    def stream(self, start_us: int | None = None, end_us: int | None = None) -> Iterator[Events]:
+        if start_us is None and end_us is None:
+            for _, events in self.chunks():
+                yield events
+            return
+        start_us = EARLIEST_US if start_us is None else start_us
+        end_us = LATEST_US if end_us is None else end_us
+        for mark, length in self.index.runs(start_us, end_us):
+            for _, events in islice(self.chunks(mark), length):
+                if start_us <= events.t.min() and events.t.max() < end_us:
+                    yield events
+                else:
+                    yield events[(events.t >= start_us) & (events.t < end_us)]

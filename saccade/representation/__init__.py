@@ -1,0 +1,1 @@
+"""EVENTS -> FRAMES at any rate: windows, histogram kernel, canvas."""
