@@ -37,7 +37,7 @@ class Decoder:
         return tuple(int(number) for number in self._state)
 
     def decode(self, words: np.ndarray) -> Columns:
-        """Times in microseconds (without laps lost), columns, rows and polarities of all events in the words."""
+        """Times in microseconds, columns, rows and polarities of all events in the words."""
         most = len(words) * MOST_EVENTS_A_WORD[self.encoding]
         if len(self._scratch[0]) < most:
             self._scratch = _columns(most)
@@ -46,7 +46,7 @@ class Decoder:
         elif self.encoding == "EVT2":
             n = _decode_evt2(words, self._state, *self._scratch)
         else:
-            n = _decode_evt21(words, self.swapped, self._state, *self._scratch)
+            n = _decode_evt21(words.view("<u4").reshape(-1, 2), 0 if self.swapped else 1, self._state, *self._scratch)
         t, x, y, p = (column[:n].copy() for column in self._scratch)
         return t, x, y, p
 
@@ -57,107 +57,109 @@ def _columns(n: int) -> Columns:
 
 @compiled
 def _lap(high, new, half):
-    """1 if the clock has started again: it went back by more than half its range. Less is disorder, passed on as it is."""
-    return 1 if high - new > half else 0
+    """1 if the clock has started again: it went back by more than half its range (less is disorder, passed on as it is)."""
+    return 1 if high - new > half else 0  # never from UNKNOWN, which is below every time
+
+
+# In all three loops n is unsigned: numba need not test it for Python's negative indices, which halves the time of the loop.
+_ONE = np.uint64(1)
+# EVT3 words that change no more than row and low time, in one branch: their order is what no predictor guesses.
+_PLAIN = sum(1 << kind for kind in (0x0, 0x2, 0x6, 0x7, 0x9, 0xA, 0xE, 0xF))  # 7, E, F: vendors' data; 9: padding; A: triggers
+_FIRST_LANE = np.array([(bits & -bits).bit_length() - 1 for bits in range(1 << 12)], np.int64)
 
 
 @compiled
 def _decode_evt3(words, state, t, x, y, p):
-    high, laps, low, row = state[HIGH], state[LAPS], state[LOW], state[ROW]
-    base, polarity, orphans, foreign = state[BASE], state[POLARITY], state[ORPHANS], state[FOREIGN]
-    now = ((laps << 12) + high << 12) + low
-    placed = high != UNKNOWN and row != UNKNOWN
-    n = 0
+    high, laps, row, base = state[HIGH], state[LAPS], state[ROW], state[BASE]
+    polarity, orphans, foreign = state[POLARITY], state[ORPHANS], state[FOREIGN]
+    start = (laps << 12) + high << 12 if high != UNKNOWN else UNKNOWN
+    now = start + state[LOW]
+    n = np.uint64(0)
     for i in range(len(words)):
         word = np.int64(words[i])
         kind = word >> 12
-        if kind == 0x2:  # one event
-            t[n], x[n], y[n], p[n] = now, word & 0x7FF, row, (word >> 11) & 1
-            n += placed
-            orphans += not placed
+        if (_PLAIN >> kind) & 1 | (word == 0x8000 + high):
+            row = word & 0x7FF if kind == 0x0 else row
+            now = start + (word & 0xFFF) if kind == 0x6 else now
+            if kind == 0x2:  # one event
+                if start == UNKNOWN or row == UNKNOWN:
+                    orphans += 1
+                    continue
+                t[n], x[n], y[n], p[n] = now, word & 0x7FF, row, (word >> 11) & 1
+                n += _ONE
         elif kind == 0x4 or kind == 0x5:  # 12 or 8 neighbours in the row, one bit each
-            width = 12 if kind == 0x4 else 8
-            known = placed and base != UNKNOWN
-            for lane in range(width):
-                fired = (word >> lane) & 1
-                t[n], x[n], y[n], p[n] = now, base + lane, row, polarity
-                n += fired & known
-                orphans += fired & (not known)
+            fired = word & (0xFFF if kind == 0x4 else 0xFF)
+            known = start != UNKNOWN and row != UNKNOWN and base != UNKNOWN
+            while fired:
+                if known:
+                    t[n], x[n], y[n], p[n] = now, base + _FIRST_LANE[fired], row, polarity
+                    n += _ONE
+                orphans += not known
+                fired &= fired - 1
             if base != UNKNOWN:
-                base += width
-        elif kind == 0x0:
-            row = word & 0x7FF
-            placed = high != UNKNOWN
-        elif kind == 0x6:
-            low = word & 0xFFF
-            now = ((laps << 12) + high << 12) + low
+                base += 12 if kind == 0x4 else 8
         elif kind == 0x3:
             base, polarity = word & 0x7FF, (word >> 11) & 1
         elif kind == 0x8:
-            new = word & 0xFFF
-            if new != high:
-                if high != UNKNOWN:
-                    laps += _lap(high, new, 1 << 11)
-                high, low = new, 0  # the old low part belongs to the old high part
-                now = (laps << 12) + high << 12
-                placed = row != UNKNOWN
-        elif kind == 0x1 or kind >= 0xB and kind <= 0xD:
-            foreign += 1  # 0x7, 0xE, 0xF: vendors' data; 0x9: padding; 0xA: triggers. None of them places an event
-    state[HIGH], state[LAPS], state[LOW], state[ROW] = high, laps, low, row
-    state[BASE], state[POLARITY], state[ORPHANS], state[FOREIGN] = base, polarity, orphans, foreign
+            laps += _lap(high, word & 0xFFF, 1 << 11)
+            high = word & 0xFFF
+            start = (laps << 12) + high << 12
+            now = start  # the old low part belongs to the old high part
+        else:
+            foreign += 1
+    state[HIGH], state[LAPS], state[LOW], state[ROW], state[BASE] = high, laps, now - start, row, base
+    state[POLARITY], state[ORPHANS], state[FOREIGN] = polarity, orphans, foreign
     return n
 
 
 @compiled
 def _decode_evt2(words, state, t, x, y, p):
     high, laps, orphans, foreign = state[HIGH], state[LAPS], state[ORPHANS], state[FOREIGN]
-    now = (laps << 28) + high << 6
-    n = 0
+    start = (laps << 28) + high << 6
+    n = np.uint64(0)
     for i in range(len(words)):
         word = np.int64(words[i])
         kind = word >> 28
         if kind <= 0x1:
-            t[n], x[n], y[n], p[n] = now + ((word >> 22) & 0x3F), (word >> 11) & 0x7FF, word & 0x7FF, kind
-            n += high != UNKNOWN
-            orphans += high == UNKNOWN
+            if high == UNKNOWN:
+                orphans += 1
+                continue
+            t[n], x[n], y[n], p[n] = start + ((word >> 22) & 0x3F), (word >> 11) & 0x7FF, word & 0x7FF, kind
+            n += _ONE
         elif kind == 0x8:
-            new = word & 0xFFFFFFF
-            if high != UNKNOWN:
-                laps += _lap(high, new, 1 << 27)
-            high = new
-            now = (laps << 28) + high << 6
-        elif kind != 0xA and kind < 0xE:
-            foreign += 1
+            laps += _lap(high, word & 0xFFFFFFF, 1 << 27)
+            high = word & 0xFFFFFFF
+            start = (laps << 28) + high << 6
+        else:
+            foreign += kind != 0xA and kind < 0xE  # triggers and vendors' data
     state[HIGH], state[LAPS], state[ORPHANS], state[FOREIGN] = high, laps, orphans, foreign
     return n
 
 
 @compiled
-def _decode_evt21(words, swapped, state, t, x, y, p):
+def _decode_evt21(halves, first, state, t, x, y, p):
+    """`halves` (words, 2): 32 bits each; `first` = which of them holds kind, time and place, the other one the valid bits."""
     high, laps, orphans, foreign = state[HIGH], state[LAPS], state[ORPHANS], state[FOREIGN]
-    now = (laps << 28) + high << 6
-    n = 0
-    for i in range(len(words)):
-        word = words[i]
-        upper = np.int64((word if swapped else word >> np.uint64(32)) & np.uint64(0xFFFFFFFF))
-        kind = upper >> 28
+    start = (laps << 28) + high << 6
+    n = np.uint64(0)
+    for i in range(len(halves)):
+        word = np.int64(halves[i, first])
+        kind = word >> 28
         if kind <= 0x1:  # up to 32 neighbours in the row, one bit each
-            valid = np.int64((word >> np.uint64(32) if swapped else word) & np.uint64(0xFFFFFFFF))
-            time, column, row = now + ((upper >> 22) & 0x3F), (upper >> 11) & 0x7FF, upper & 0x7FF
-            while valid:
-                if valid & 1:
-                    t[n], x[n], y[n], p[n] = time, column, row, kind
-                    n += high != UNKNOWN
-                    orphans += high == UNKNOWN
-                valid >>= 1
+            fired = np.int64(halves[i, 1 - first])
+            column = (word >> 11) & 0x7FF
+            while fired:
+                if fired & 1 and high != UNKNOWN:
+                    t[n], x[n], y[n], p[n] = start + ((word >> 22) & 0x3F), column, word & 0x7FF, kind
+                    n += _ONE
+                orphans += fired & (high == UNKNOWN)
+                fired >>= 1
                 column += 1
         elif kind == 0x8:
-            new = upper & 0xFFFFFFF
-            if high != UNKNOWN:
-                laps += _lap(high, new, 1 << 27)
-            high = new
-            now = (laps << 28) + high << 6
-        elif kind != 0xA and kind < 0xE:
-            foreign += 1
+            laps += _lap(high, word & 0xFFFFFFF, 1 << 27)
+            high = word & 0xFFFFFFF
+            start = (laps << 28) + high << 6
+        else:
+            foreign += kind != 0xA and kind < 0xE
     state[HIGH], state[LAPS], state[ORPHANS], state[FOREIGN] = high, laps, orphans, foreign
     return n
