@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar, SupportsInt, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from saccade.types import Events, InputError
 log = logging.getLogger("saccade")
 
 CHUNK = 1 << 18  # events a chunk of an array reader: 3.4 MB, small enough to stay in the cache of the core that decodes it
+MARGIN = 4096  # events beside a piece whose order is checked with it
+AnyReader = TypeVar("AnyReader", bound="Reader")
+
 EARLIEST_US, LATEST_US = -(1 << 62), 1 << 62
 
 
@@ -59,7 +62,7 @@ class Reader(ABC):
     def stream(self, start_us: int | None = None, end_us: int | None = None) -> Iterator[Events]:
         """Chunks of the events in [start_us, end_us); None = no limit."""
 
-    def between(self, start_us: int, end_us: int) -> Events:
+    def between(self, start_us: SupportsInt, end_us: SupportsInt) -> Events:
         """All events of [start_us, end_us), in one piece."""
         parts = [part for part in self.stream(int(start_us), int(end_us)) if len(part)]
         return Events.join(parts) if parts else Events.empty(self.width, self.height)
@@ -76,7 +79,7 @@ class Reader(ABC):
     def close(self) -> None:  # noqa: B027  not every format holds a file open
         """Release the file."""
 
-    def __enter__(self) -> Self:
+    def __enter__(self: AnyReader) -> AnyReader:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -89,7 +92,8 @@ class Reader(ABC):
 class ArrayReader(Reader):
     """A format whose n-th event can be had without reading those before it: time is found by bisection, no index needed.
 
-    Bisection needs times that don't run backwards; `stream` with limits checks what it returns and raises InputError where they do.
+    Bisection needs times that don't run backwards. To find out would mean to read everything, so `stream` with limits checks what it
+    returns and the MARGIN events before and after, and raises InputError where the order is broken.
     """
 
     @abstractmethod
@@ -113,28 +117,33 @@ class ArrayReader(Reader):
         return self.time_at(self.count - 1) + 1 if self.count else 0
 
     def stream(self, start_us: int | None = None, end_us: int | None = None) -> Iterator[Events]:
-        limited = start_us is not None or end_us is not None
         first = 0 if start_us is None else self.position(start_us)
         last = self.count if end_us is None else self.position(end_us)
-        previous_us = EARLIEST_US if start_us is None else start_us
+        if start_us is not None:
+            self._check_order(self.load(max(first - MARGIN, 0), first), max(first - MARGIN, 0), before_us=start_us)
         for i in range(first, last, CHUNK):
             events = self.load(i, min(i + CHUNK, last))
-            if limited:
-                previous_us = self._check_order(events, i, previous_us, LATEST_US if end_us is None else end_us)
+            if start_us is not None or end_us is not None:
+                self._check_order(events, i, after_us=start_us, before_us=end_us)
             self.fraction = min(i + CHUNK, last) / self.count
             yield events
+        if end_us is not None:
+            self._check_order(self.load(last, min(last + MARGIN, self.count)), last, after_us=end_us)
 
-    def _check_order(self, events: Events, first: int, previous_us: int, end_us: int) -> int:
-        """Return the last time, or say where the order that bisection relied on is broken."""
-        times = np.concatenate(([previous_us], events.t, [end_us]))
-        wrong = np.flatnonzero(np.diff(times) < 0)
-        if len(wrong):
-            i = int(wrong[0])
+    def _check_order(self, events: Events, first: int, *, after_us: int | None = None, before_us: int | None = None) -> None:
+        """Say where the order that bisection relied on is broken."""
+        if len(events) == 0:
+            return
+        wrong = np.flatnonzero(np.diff(events.t) < 0)
+        early = after_us is not None and int(events.t.min()) < after_us
+        late = before_us is not None and int(events.t.max()) >= before_us
+        if len(wrong) or early or late:
+            i = int(wrong[0]) + 1 if len(wrong) else 0
+            where = f"at event {first + i} ({events.t[i - 1]} -> {events.t[i]} us)" if i else f"near event {first}"
             raise InputError(
-                f"{self.path}: time runs backwards at event {first + i} ({times[i]} -> {times[i + 1]} us), so a time can't be looked up; "
+                f"{self.path}: time runs backwards {where}, so a time can't be looked up; "
                 f"repair it with `saccade convert {self.path} sorted.h5 --sort`"
             )
-        return int(events.t[-1]) if len(events) else previous_us
 
 
 class IndexedReader(Reader):

@@ -1,0 +1,107 @@
+"""One call for every recording: the format is recognised by the file's first bytes, never by its name alone."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from saccade.events.aedat4 import Aedat4Reader
+from saccade.events.dat import DatReader
+from saccade.events.files import check_readable
+from saccade.events.hdf5 import Hdf5Reader
+from saccade.events.npz import NpzReader
+from saccade.events.prophesee import read_header
+from saccade.events.raw import RawReader
+from saccade.events.reader import Reader
+from saccade.events.ros import RosReader
+from saccade.events.text import TextReader
+from saccade.types import InputError
+
+# Formats we can name but not read: (first bytes, what it is, what to do).
+KNOWN = (
+    (b"\xfd7zXZ", "xz-compressed", "unpack it first: `xz --decompress --keep {path}`"),
+    (b"\x1f\x8b", "gzip-compressed", "unpack it first: `gzip --decompress --keep {path}`"),
+    (b"BZh", "bzip2-compressed", "unpack it first: `bzip2 --decompress --keep {path}`"),
+    (b"\x28\xb5\x2f\xfd", "zstd-compressed", "unpack it first: `zstd --decompress {path}`"),
+    (b"7z\xbc\xaf", "a 7z archive", "unpack it first"),
+    (b"Rar!", "a RAR archive", "unpack it first"),
+    (b"#!AER-DAT2", "AEDAT 2", "convert it to AEDAT 4 with iniVation's DV"),
+    (b"#!AER-DAT3", "AEDAT 3", "convert it to AEDAT 4 with iniVation's DV"),
+    (b"Event Stream", "an Event Stream (.es) file", "convert it to csv or HDF5 with its own tools"),
+    (b"SQLite format 3", "a ROS 2 bag in the old .db3 storage", "convert it: `ros2 bag convert` to the mcap storage"),
+)
+
+
+def open_events(
+    path: str | Path,
+    *,
+    width: int | None = None,
+    height: int | None = None,
+    columns: str | None = None,
+    time_unit: str | None = None,
+    topic: str | None = None,
+    index: str | Path | None = None,
+) -> Reader:
+    """Open any event recording; close it by `with` or `.close()`.
+
+    width, height: the sensor, where the file doesn't state it (or states it wrong).
+    columns, time_unit: for npz, csv and txt, e.g. "t x y p" and "us"; what isn't given is read from the file or detected, with a note.
+    topic: for ROS bags with several event topics.
+    index: where to keep the index of times; by default in the cache folder ($SACCADE_CACHE or ~/.cache/saccade).
+    """
+    path = Path(path)
+    check_readable(path)
+    _check_sensor(path, width, height)
+    size = {"width": width, "height": height}
+    kept = {"index_path": Path(index) if index else None}
+    layout = {"columns": columns, "time_unit": time_unit}
+    kind = recognise(path)
+    _check_options(path, kind, columns=columns, time_unit=time_unit, topic=topic)
+    makers: dict[str, Callable[[], Reader]] = {
+        "dat": lambda: DatReader(path, **size),
+        "raw": lambda: RawReader(path, **size, **kept),
+        "hdf5": lambda: Hdf5Reader(path, **size),
+        "aedat4": lambda: Aedat4Reader(path, **kept),
+        "ros": lambda: RosReader(path, topic=topic, **kept),
+        "npz": lambda: NpzReader(path, **size, **layout),
+        "text": lambda: TextReader(path, **size, **layout, **kept),
+    }
+    return makers[kind]()
+
+
+def recognise(path: Path) -> str:
+    """Which family of readers a file belongs to, by its first bytes."""
+    with path.open("rb") as file:
+        start = file.read(4096)
+    if not start:
+        raise InputError(f"{path}: is empty (0 bytes); the recording was never written")
+    for magic, kind in ((b"\x89HDF", "hdf5"), (b"#!AER-DAT4", "aedat4"), (b"#ROSBAG", "ros"), (b"\x89MCAP", "ros"), (b"PK", "npz")):
+        if start.startswith(magic):
+            return kind
+    for magic, name, advice in KNOWN:
+        if start.startswith(magic):
+            raise InputError(f"{path}: is {name}; {advice.format(path=path)}")
+    if start.startswith(b"% "):
+        fields, _ = read_header(path)
+        if "evt" in fields or "format" in fields:
+            return "raw"
+        if path.suffix.lower() == ".dat" or {"version", "width", "height", "data"} & fields.keys():
+            return "dat"
+    if path.suffix.lower() in (".dat", ".raw"):
+        raise InputError(f"{path}: doesn't begin with Prophesee's header (lines that start with %), so its layout is unknown")
+    if b"\0" in start:
+        raise InputError(f"{path}: no recording we know; expected DAT, RAW, HDF5, AEDAT4, ROS bag, MCAP, npz, csv or txt")
+    return "text"
+
+
+def _check_sensor(path: Path, width: int | None, height: int | None) -> None:
+    if (width is None) != (height is None):
+        raise InputError(f"{path}: width={width}, height={height}; expected both or none")
+    if width is not None and height is not None and not (0 < width <= 65535 and 0 < height <= 65535):
+        raise InputError(f"{path}: width={width}, height={height}; expected sizes from 1 to 65535 pixels")
+
+
+def _check_options(path: Path, kind: str, **options: str | None) -> None:
+    """An option that the format can't use would be ignored: say so instead."""
+    users = {"columns": ("npz", "text"), "time_unit": ("npz", "text"), "topic": ("ros",)}
+    for name, value in options.items():
+        if value is not None and kind not in users[name]:
+            raise InputError(f"{path}: {name}={value!r} has no meaning for a file of this format; leave it out")

@@ -1,0 +1,26 @@
+"""Fixtures of all tests: the folder of real recordings, and a cache folder that is never the user's."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture
+def shared() -> Path:
+    """Real recordings and reference outputs, beside the repository on the machines that have them."""
+    if not SHARED.is_dir():
+        pytest.skip(f"{SHARED} isn't there: real recordings and published outputs can't be compared with")
+    return SHARED
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACCADE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+# Two test processes on two cores: one thread each, or they crawl.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("NUMBA_NUM_THREADS", "1")
