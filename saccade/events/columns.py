@@ -1,0 +1,113 @@
+"""Which column is t, x, y, p, and in which unit time counts: stated by an option, a name or a comment, or inferred and said aloud."""
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from itertools import pairwise
+
+from saccade.types import InputError
+
+ROLES = "txyp"
+SKIP = "_"
+MICROSECONDS_EXPONENT = {"us": 0, "ns": -3, "ms": 3, "s": 6}  # one unit = 10^exponent microseconds
+LATEST_US = 10**17  # 3,170 years: a time beyond is a wrong unit, and every time below fits 18 decimal digits
+
+NAMES = {
+    "t": {"t", "ts", "time", "times", "timestamp", "timestamps"},
+    "x": {"x", "xs"},
+    "y": {"y", "ys"},
+    "p": {"p", "ps", "pol", "polarity", "polarities"},
+}
+UNIT_NAMES = {
+    "us": {"us", "µs", "μs", "usec", "microsecond", "microseconds"},
+    "ns": {"ns", "nsec", "nanosecond", "nanoseconds"},
+    "ms": {"ms", "msec", "millisecond", "milliseconds"},
+    "s": {"s", "sec", "secs", "second", "seconds"},
+}
+
+
+def parse_columns(option: str) -> tuple[str, ...]:
+    """The option columns="t x y p": any order, spaces or commas between, _ for a column to skip."""
+    columns = tuple(re.split(r"[\s,]+", option.strip().strip(",")))
+    if sorted(column for column in columns if column != SKIP) != sorted(ROLES):
+        raise InputError(
+            f"columns={option!r}: expected each of t, x, y, p once, and _ for every column to skip, as in 't x y p' or 'x y _ p t'"
+        )
+    return columns
+
+
+def check_unit(option: str) -> str:
+    if option not in MICROSECONDS_EXPONENT:
+        raise InputError(f"time_unit={option!r}: expected one of {', '.join(MICROSECONDS_EXPONENT)}")
+    return option
+
+
+def role_of(name: str) -> tuple[str, str | None]:
+    """What a column's name says: (t, x, y, p or _, the unit of time or None), as in "timestamp_us", "t [ns]", "Polarity"."""
+    words = [word for word in re.split(r"[\s_\[\]()/]+", name.strip().strip("\"'").lower()) if word]
+    for role, names in NAMES.items():
+        if words and words[0] in names:
+            if len(words) == 1:
+                return role, None
+            unit = next((unit for unit, spellings in UNIT_NAMES.items() if words[1] in spellings), None)
+            if role == "t" and len(words) == 2 and unit:
+                return role, unit
+    return SKIP, None
+
+
+def roles_of(names: Sequence[str]) -> tuple[tuple[str, ...], str | None] | None:
+    """Columns and unit of time of a header line; None unless it names each of t, x, y, p exactly once."""
+    roles = [role_of(name) for name in names]
+    columns = tuple(role for role, _ in roles)
+    if sorted(role for role in columns if role != SKIP) != sorted(ROLES):
+        return None
+    return columns, next((unit for _, unit in roles if unit), None)
+
+
+def infer_columns(sample: Sequence[Sequence[Decimal]], where: str) -> tuple[str, ...]:
+    """The order of four unnamed columns, where the values of a sample allow only one.
+
+    p is the column with nothing but 0 and 1, or -1 and 1; t the one with fractions or values no coordinate has, else the one that never
+    decreases; of the other two x comes first, as in every text format we know of. Anything less certain is an InputError.
+    """
+    advice = "state it with columns, for example columns='t x y p'"
+    if len(sample) != 4:
+        raise InputError(f"{where}: {len(sample)} columns without names; {advice}, with _ for each column to skip")
+    distinct = [set(column) for column in sample]
+    polarity = [i for i in range(4) if distinct[i] in ({0, 1}, {-1, 1})]
+    if len(polarity) != 1:
+        found = "no column holds both polarities" if not polarity else f"columns {_list(polarity)} hold only two polarities"
+        raise InputError(f"{where}: which column is p can't be told from the data ({found}); {advice}")
+    others = [i for i in range(4) if i not in polarity]
+    time = [i for i in others if any(not 0 <= value <= 0xFFFF or value != int(value) for value in sample[i])]
+    if not time:
+        time = [i for i in others if _never_decreases(sample[i]) and len(distinct[i]) > 1]
+    if len(time) != 1:
+        found = "no column never decreases" if not time else f"columns {_list(time)} could be"
+        raise InputError(f"{where}: which column is t can't be told from the data ({found}); {advice}")
+    order = dict(zip([i for i in others if i not in time], "xy", strict=True)) | {polarity[0]: "p", time[0]: "t"}
+    return tuple(order[i] for i in range(4))
+
+
+def infer_unit(sample: Sequence[Decimal], where: str) -> tuple[str, str]:
+    """(unit of time, why): decimals finer than a millisecond's thousandth are seconds, whole numbers microseconds; else an InputError."""
+    advice = "state it with time_unit, one of us, ns, ms, s"
+    fractions = [value for value in sample if value != int(value)]
+    if any(value * 1000 != int(value * 1000) for value in fractions):
+        return "s", "decimals of more than three digits"
+    if fractions:
+        raise InputError(f"{where}: times have at most three decimals, so they may be seconds or milliseconds; {advice}")
+    largest = max((abs(value) for value in sample), default=Decimal(0))
+    if largest >= LATEST_US:
+        return "ns", "whole numbers that as microseconds would be thousands of years"
+    if len(set(sample)) >= 16 and all(value % 1000 == 0 for value in sample):
+        raise InputError(f"{where}: all times are multiples of 1000, so they may be nanoseconds or coarse microseconds; {advice}")
+    return "us", "whole numbers"
+
+
+def _never_decreases(values: Sequence[Decimal]) -> bool:
+    return all(a <= b for a, b in pairwise(values))
+
+
+def _list(columns: Sequence[int]) -> str:
+    return " and ".join(str(i + 1) for i in columns)
