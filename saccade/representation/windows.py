@@ -1,0 +1,233 @@
+"""EVENTS -> WINDOWS on an exact grid of ends, for a file, a live source and a simulator alike."""
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+
+from saccade.types import Events, InputError, Times, Window
+
+log = logging.getLogger("saccade")
+
+Rate = int | float | Fraction
+WindowKind = Literal["sliding", "disjoint"]
+KINDS = ("sliding", "disjoint")
+HOUR_US = 3_600_000_000
+MANY_PIECES = 8  # a live source may push packets of ten events: from here on the held ones are joined, so that cutting stays cheap
+WIDEST = 1 << 62  # products up to here fit into int64
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Window ends end(k) = origin_us + floor(k * step), with the step as a fraction: no rate drifts, however long it runs."""
+
+    step_us: Fraction
+    origin_us: int
+
+    @classmethod
+    def of_rate(cls, rate_hz: Rate, origin_us: int) -> "Grid":
+        try:
+            rate = rate_hz if isinstance(rate_hz, Fraction) else Fraction(float(rate_hz)).limit_denominator(1_000_000)
+        except (TypeError, ValueError, OverflowError):  # no number, NaN, infinity
+            rate = Fraction(0)
+        if not 0 < rate <= 1_000_000:
+            raise InputError(f"windows: rate_hz={rate_hz!r} must be a number above 0 and at most 1,000,000 windows per second")
+        return cls(1_000_000 / rate, int(origin_us))
+
+    def end(self, k: int) -> int:
+        return self.origin_us + k * self.step_us.numerator // self.step_us.denominator
+
+    def index(self, time_us: int) -> int:
+        """Number of the newest end at or before time_us."""
+        return ((time_us - self.origin_us + 1) * self.step_us.denominator - 1) // self.step_us.numerator
+
+    def indices(self, times_us: Times) -> np.ndarray:
+        """`index` of many times at once: relative to the earliest, so that the products stay inside int64, else in Python's integers."""
+        if not len(times_us):
+            return np.zeros(0, np.int64)
+        numerator, denominator = self.step_us.numerator, self.step_us.denominator
+        first = self.index(int(times_us.min()))
+        passed = times_us - self.end(first)
+        if (int(passed.max()) + 1) * denominator > WIDEST:
+            passed = passed.astype(object)
+        return first + ((passed + 1) * denominator - 1 - first * numerator % denominator) // numerator
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Events that wait for their windows."""
+
+    events: Events
+    ordered: bool
+    last_us: int
+
+    @classmethod
+    def of(cls, events: Events) -> "_Piece":
+        ordered = _ordered(events.t)
+        return cls(events, ordered, int(events.t[-1] if ordered else events.t.max()))
+
+    def cut(self, start_us: int, end_us: int) -> Events:
+        t = self.events.t
+        if self.ordered:
+            return self.events[t.searchsorted(start_us) : t.searchsorted(end_us)]
+        return self.events[(t >= start_us) & (t < end_us)]
+
+
+def _ordered(t: Times) -> bool:
+    return not (t[1:] < t[:-1]).any()
+
+
+class Cutter:
+    """Cuts a stream into windows: push events, or move the clock of a silent source; each returns the windows that are complete now.
+
+    A window is complete once something at or after its end + slack_us came. What comes for a completed window is late: it enters no
+    window, is counted in `Window.late` of the next one and in `late`. Where chunks begin and end changes nothing.
+    """
+
+    def __init__(
+        self,
+        rate_hz: Rate,
+        kind: WindowKind = "sliding",
+        window_us: int = 50_000,
+        *,
+        origin_us: int = 0,
+        slack_us: int = 0,
+        max_gap_us: int = HOUR_US,
+    ) -> None:
+        if kind not in KINDS:
+            raise InputError(f"windows: unknown kind={kind!r}; expected one of {', '.join(KINDS)}")
+        for name, value, least in (("window_us", window_us, 1), ("slack_us", slack_us, 0), ("max_gap_us", max_gap_us, 1)):
+            if value < least or int(value) != value:
+                raise InputError(f"windows: {name}={value!r} must be a whole number of microseconds, at least {least}")
+        self.grid = Grid.of_rate(rate_hz, origin_us)
+        self.kind, self.window_us, self.slack_us, self.max_gap_us = kind, int(window_us), int(slack_us), int(max_gap_us)
+        self.late = 0  # events that were in no window, so far
+        self._pieces: list[_Piece] = []
+        self._size: tuple[int, int] | None = None
+        self._newest_us: int | None = None  # of events and clock; None = nothing came yet
+        self._last_event_us = 0
+        self._next = 0  # number of the next window's end
+        self._late: deque[tuple[int, int]] = deque()  # (newest time when they came, how many), until a window reports them
+
+    def push(self, events: Events) -> Iterator[Window]:
+        """Take a chunk; the windows come lazily, a long pause costs no memory."""
+        if len(events):
+            if self._size not in (None, (events.width, events.height)):
+                raise InputError(
+                    f"windows: the sensor changed from {self._size} to {(events.width, events.height)}; use one source at a time"
+                )
+            self._size = (events.width, events.height)
+            self._take(events)
+        return self._complete()
+
+    def advance_to(self, time_us: int) -> Iterator[Window]:
+        """Move the clock of a source that has nothing to say. Windows start with the first event: before it the clock does nothing."""
+        if self._newest_us is not None and time_us > self._newest_us:
+            self._check_gap(np.array([self._newest_us, time_us], np.int64))
+            self._newest_us = int(time_us)
+        return self._complete()
+
+    def finish(self) -> Iterator[Window]:
+        """The windows up to the one with the last event."""
+        if self._newest_us is not None:
+            last_end_us = self.grid.end(self.grid.index(self._last_event_us) + 1)
+            self._newest_us = max(self._newest_us, last_end_us + self.slack_us)
+            yield from self._complete(last_end_us)
+        if self.late:
+            log.warning(
+                "windows: %d events came too late for any window; sort the recording, or allow for disorder with slack_us", self.late
+            )
+
+    def _take(self, events: Events) -> None:
+        first = self._newest_us is None
+        newest_us = int(events.t[0]) if self._newest_us is None else self._newest_us
+        piece = _Piece.of(events)
+        if piece.last_us - newest_us > self.max_gap_us:
+            self._check_gap(np.maximum.accumulate(np.concatenate(([newest_us], events.t))))
+        if not piece.ordered or events.t[0] < newest_us - self.slack_us:
+            late = self._count_late(events.t, newest_us)
+            if late.any():
+                events = events[~late]
+                piece = _Piece.of(events) if len(events) else piece
+        self._newest_us = max(newest_us, piece.last_us)
+        if len(events):
+            earliest = self.grid.index(int(events.t[0] if piece.ordered else events.t.min())) + 1
+            self._next = earliest if first else min(self._next, earliest)
+            self._last_event_us = piece.last_us if first else max(self._last_event_us, piece.last_us)
+            self._pieces.append(piece)
+
+    def _count_late(self, t: Times, newest_us: int) -> np.ndarray:
+        """Which events lie before an end that had passed, slack included, when they came."""
+        before = np.maximum.accumulate(np.concatenate(([newest_us], t[:-1])))
+        suspects = np.flatnonzero(t < before - self.slack_us)
+        passed = self.grid.indices(before[suspects] - self.slack_us) > self.grid.indices(t[suspects])
+        late = np.zeros(len(t), np.bool_)
+        late[suspects[passed]] = True
+        for mark, count in zip(*np.unique(before[late], return_counts=True), strict=True):
+            if self._late and self._late[-1][0] == mark:  # time stands still: one entry, or memory would grow
+                count += self._late.pop()[1]
+            self._late.append((int(mark), int(count)))
+        self.late += int(late.sum())
+        return late
+
+    def _check_gap(self, running_us: Times) -> None:
+        gaps = np.diff(running_us)
+        if gaps.max() > self.max_gap_us:
+            i = int(np.argmax(gaps > self.max_gap_us))
+            raise InputError(
+                f"windows: time jumps from {running_us[i]} to {running_us[i + 1]} us, more than max_gap_us={self.max_gap_us}; "
+                "if the pause is real, raise max_gap_us (every empty window comes out), else cut the recording there"
+            )
+
+    def _complete(self, last_end_us: int | None = None) -> Iterator[Window]:
+        while self._newest_us is not None and (end_us := self.grid.end(self._next)) + self.slack_us <= self._newest_us:
+            if last_end_us is not None and end_us > last_end_us:
+                return
+            self._next += 1
+            yield self._cut(end_us)
+
+    def _cut(self, end_us: int) -> Window:
+        sliding = self.kind == "sliding"
+        start_us = end_us - self.window_us if sliding else self.grid.end(self._next - 2)
+        next_start_us = self.grid.end(self._next) - self.window_us if sliding else end_us
+        if len(self._pieces) > MANY_PIECES:
+            held = [part for piece in self._pieces if len(part := piece.cut(start_us, piece.last_us + 1))]
+            self._pieces = [_Piece.of(Events.join(held))] if held else []
+        parts = [part for piece in self._pieces if len(part := piece.cut(start_us, end_us))]
+        self._pieces = [piece for piece in self._pieces if piece.last_us >= next_start_us]
+        late = 0
+        while self._late and self._late[0][0] < end_us + self.slack_us:
+            late += self._late.popleft()[1]
+        assert self._size is not None  # a window is only cut after an event came
+        events = Events.join(parts) if parts else Events.empty(*self._size)
+        return Window(events.t, events.x, events.y, events.p, events.width, events.height, start_us, end_us, late)
+
+
+def windows(
+    source: Iterable[Events],
+    rate_hz: Rate,
+    kind: WindowKind = "sliding",
+    window_us: int = 50_000,
+    *,
+    origin_us: int = 0,
+    slack_us: int = 0,
+    max_gap_us: int = HOUR_US,
+) -> Iterator[Window]:
+    """RATE_HZ half-open windows per second of event time, empty ones too, from the first event's to the last one's.
+
+    sliding: the last window_us at every instant of the grid. Below 1 / window_us hertz the windows leave holes: that is their meaning.
+    disjoint: as long as the step, so that every event is in exactly one window; window_us plays no role.
+    The ends are origin_us + floor(k / rate), whatever the first event's time. `slack_us` waits for events out of order.
+    """
+    cutter = Cutter(rate_hz, kind, window_us, origin_us=origin_us, slack_us=slack_us, max_gap_us=max_gap_us)
+    return _windows(cutter, source)
+
+
+def _windows(cutter: Cutter, source: Iterable[Events]) -> Iterator[Window]:
+    for events in source:
+        yield from cutter.push(events)
+    yield from cutter.finish()
