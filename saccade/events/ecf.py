@@ -69,7 +69,7 @@ def _times(source, at, t):
     while done < count:
         if at >= size:
             return 0
-        high, low = np.int64(source[at] >> 4), np.int64(source[at] & 15)
+        high, low = _word(source, at, 1) >> 4, _word(source, at, 1) & 15
         at += 1
         if high == 15:
             if shift < 64:

@@ -1,0 +1,47 @@
+"""Packets and chunks of recordings, decompressed with a limit: a few damaged bytes must not fill the memory."""
+
+import bz2
+
+import lz4.frame
+import zstandard
+
+from saccade.types import InputError
+
+LARGEST = 1 << 28  # bytes a packet; cameras send a few MB at the most
+
+
+def decompress(method: str, data: bytes, limit: int = LARGEST) -> bytes:
+    """`method`: none, lz4 (frame), zstd or bz2. InputError if the data is damaged, cut, or larger than the limit."""
+    try:
+        result, whole = _METHODS[method](data, limit)
+    except KeyError:
+        raise InputError(f"compression {method!r} isn't known; expected one of {', '.join(_METHODS)}") from None
+    except (RuntimeError, zstandard.ZstdError, OSError, ValueError, EOFError, MemoryError) as error:
+        raise InputError(f"{method} data is damaged ({error})") from error
+    if not whole or len(result) > limit:
+        raise InputError(f"{method} data is cut, or larger than {limit >> 20} MB")
+    return result
+
+
+def _none(data: bytes, limit: int) -> tuple[bytes, bool]:
+    return data, True
+
+
+def _lz4(data: bytes, limit: int) -> tuple[bytes, bool]:
+    decompressor = lz4.frame.LZ4FrameDecompressor()
+    result = decompressor.decompress(data, max_length=min(limit, 255 * len(data) + 64))  # LZ4 can't expand by more than 255
+    return result, decompressor.eof
+
+
+def _zstd(data: bytes, limit: int) -> tuple[bytes, bool]:
+    if zstandard.frame_content_size(data) > limit:
+        return b"", False
+    return zstandard.ZstdDecompressor().decompress(data, max_output_size=limit), True
+
+
+def _bz2(data: bytes, limit: int) -> tuple[bytes, bool]:
+    decompressor = bz2.BZ2Decompressor()
+    return decompressor.decompress(data, max_length=limit), decompressor.eof
+
+
+_METHODS = {"none": _none, "lz4": _lz4, "zstd": _zstd, "bz2": _bz2}
