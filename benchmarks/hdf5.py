@@ -1,4 +1,4 @@
-"""HDF5 reading against plain h5py slices of whole columns, on the same file, in the same run. One core: `taskset -c 0 python -m benchmarks.hdf5`."""
+"""HDF5 reading against plain h5py slices of whole columns, in the same run. One core: `taskset -c 0 python -m benchmarks.hdf5`."""
 
 import tempfile
 import time

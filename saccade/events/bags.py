@@ -52,25 +52,38 @@ class Bag:
             offset = 0
 
     def read_index(self) -> bool:
-        """Learn the channels from the index at the end; False if there is none, because the recording was cut or never finished."""
-        walk, handle = (mcap_records, self._mcap_record) if self.is_mcap else (bag_records, self._bag_record)
-        start = self._index_start()
+        """Learn the channels from the index at the end; False if it isn't whole, because the recording was cut or never finished."""
+        return self._mcap_index() if self.is_mcap else self._bag_index()
+
+    def _bag_index(self) -> bool:
+        """The first record says where the index is, and of how many connections and chunks."""
+        head = bag_records(self._read, len(BAG_MAGIC), self.size)
+        fields = head[0] if head and isinstance(head[0], dict) else {}
+        start, connections, chunks = (
+            _unsigned(fields.get(name), size) for name, size in ((b"index_pos", 8), (b"conn_count", 4), (b"chunk_count", 4))
+        )
         if not 0 < start < self.size:
             return False
-        for position, kind, body in self._top(walk, start):
-            if kind in (SCHEMA, CHANNEL) if self.is_mcap else isinstance(kind, dict) and kind.get(b"op") == b"\x07":
-                list(handle(kind, body, (position, 0), walk))
-        return not self.problem
+        found = {b"\x06": 0, b"\x07": 0}
+        for position, kind, body in self._top(bag_records, start):
+            operation = kind.get(b"op", b"") if isinstance(kind, dict) else b""
+            if operation == b"\x07":
+                list(self._bag_record(kind, body, (position, 0), bag_records))
+            found[operation] = found.get(operation, 0) + 1
+        return not self.problem and (found[b"\x07"], found[b"\x06"]) == (connections, chunks)
 
-    def _index_start(self) -> int:
-        if not self.is_mcap:
-            head = bag_records(self._read, len(BAG_MAGIC), self.size)
-            return _unsigned(head[0].get(b"index_pos"), 8) if head and isinstance(head[0], dict) else 0
+    def _mcap_index(self) -> bool:
+        """The last record says where the summary is; the magic bytes close the file."""
         footer = self.size - len(MCAP_MAGIC) - 29  # of fixed size: opcode, length, two positions, checksum
         if footer < 0 or bytes(self._read(self.size - len(MCAP_MAGIC), len(MCAP_MAGIC))) != MCAP_MAGIC:
-            return 0
-        kind, _, start = struct.unpack("<BQQ", self._read(footer, 17))
-        return start or footer if kind == FOOTER else 0
+            return False
+        opcode, _, start = struct.unpack("<BQQ", self._read(footer, 17))
+        if opcode != FOOTER:
+            return False
+        for position, kind, body in self._top(mcap_records, start or footer):
+            if kind in (SCHEMA, CHANNEL):
+                list(self._mcap_record(kind, body, (position, 0), mcap_records))
+        return not self.problem
 
     def _top(self, walk: "Walk", position: int) -> "Iterator[tuple[int, Kind, memoryview]]":
         """Records of the file itself; only one is in memory at a time."""

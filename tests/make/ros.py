@@ -12,8 +12,9 @@ from saccade.types import Events
 from tests.make.prophesee import evt3
 
 EVENT = "uint16 x\nuint16 y\nbuiltin_interfaces/Time ts\nbool polarity\n"
-ARRAY = "std_msgs/Header header\nuint32 height\nuint32 width\n{}/Event[] events\n"
-PACKET = "std_msgs/Header header\nuint32 height\nuint32 width\nuint64 seq\nuint64 time_base\nstring encoding\nbool is_bigendian\nuint8[] events\n"
+SIZED = "std_msgs/Header header\nuint32 height\nuint32 width\n"
+ARRAY = SIZED + "{}/Event[] events\n"
+PACKET = SIZED + "uint64 seq\nuint64 time_base\nstring encoding\nbool is_bigendian\nuint8[] events\n"
 KINDS = {
     "dvs": "dvs_msgs/msg/EventArray",
     "prophesee": "prophesee_event_msgs/msg/EventArray",
