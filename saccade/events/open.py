@@ -15,6 +15,8 @@ from saccade.events.ros import RosReader
 from saccade.events.text import TextReader
 from saccade.types import InputError
 
+MOST_PIXELS = 4096 * 4096  # frames and tables are as large as the sensor: a damaged header must not take all memory
+
 # Formats we can name but not read: (first bytes, what it is, what to do).
 KNOWN = (
     (b"\xfd7zXZ", "xz-compressed", "unpack it first: `xz --decompress --keep {path}`"),
@@ -64,7 +66,11 @@ def open_events(
         "npz": lambda: NpzReader(path, **size, **layout),
         "text": lambda: TextReader(path, **size, **layout, **kept),
     }
-    return makers[kind]()
+    reader = makers[kind]()
+    if reader.width * reader.height > MOST_PIXELS:
+        reader.close()
+        raise InputError(f"{path}: states a sensor of {reader.width} x {reader.height} pixels, more than any has; state width= and height=")
+    return reader
 
 
 def recognise(path: Path) -> str:

@@ -1,0 +1,159 @@
+"""Mutated recordings for every reader: nothing but InputError may come out, and soon.
+
+    python -m tests.fuzz --inputs 100000            # all formats; `make fuzz`
+    python -m tests.fuzz --inputs 5000 --formats evt3 hdf5
+
+Each input starts from a small valid recording and is damaged at random places: bytes changed, cut off, inserted, removed, repeated. It is
+read in full, indexed, and looked up at random. A worker process that dies or hangs is reported with the seed of its input.
+"""
+
+import argparse
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from multiprocessing.queues import SimpleQueue
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+
+import numpy as np
+
+from saccade.events.open import open_events
+from saccade.events.write import write_events
+from saccade.types import InputError
+from tests.make import aedat4, hdf5, prophesee, ros
+from tests.make.events import random_events
+
+SECONDS_AN_INPUT = 20
+EVENTS = random_events(60, width=64, height=48, span_us=30_000, start_us=5_000)
+
+SAMPLES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "dat": (".dat", lambda path: prophesee.write_dat(path, EVENTS)),
+    "evt2": (".raw", lambda path: prophesee.write_raw(path, EVENTS, "EVT2")),
+    "evt21": (".raw", lambda path: prophesee.write_raw(path, EVENTS, "EVT2.1")),
+    "evt3": (".raw", lambda path: prophesee.write_raw(path, EVENTS, "EVT3")),
+    "hdf5": (".h5", lambda path: hdf5.write(path, EVENTS)),
+    "ecf": (".h5", lambda path: hdf5.write_ecf(path, EVENTS)),
+    "aedat4": (".aedat4", lambda path: aedat4.write(path, EVENTS)),
+    "bag": (".bag", lambda path: ros.write_bag(path, EVENTS)),
+    "mcap": (".mcap", lambda path: ros.write_mcap(path, EVENTS)),
+    "npz": (".npz", lambda path: write_events([EVENTS], path)),
+    "csv": (".csv", lambda path: write_events([EVENTS], path)),
+    "txt": (".txt", lambda path: path.write_text("".join(f"{t * 1e-6:.6f} {x} {y} {p:d}\n" for t, x, y, p in _rows()))),
+}
+
+
+def _rows() -> list[tuple[int, int, int, bool]]:
+    return list(zip(EVENTS.t.tolist(), EVENTS.x.tolist(), EVENTS.y.tolist(), EVENTS.p.tolist(), strict=True))
+
+
+def sample(name: str, folder: Path) -> bytes:
+    path = folder / f"sample_{name}{SAMPLES[name][0]}"
+    SAMPLES[name][1](path)
+    data = path.read_bytes()
+    path.unlink()
+    return data
+
+
+def mutate(data: bytes, random: np.random.Generator) -> bytes:
+    """One to eight damages; places are drawn near the beginning as often as anywhere, since headers steer everything."""
+    damaged = bytearray(data)
+    for _ in range(int(random.integers(1, 9))):
+        if not damaged:
+            break
+        at = int(random.integers(0, len(damaged)) if random.random() < 0.5 else random.integers(0, min(len(damaged), 256)))
+        length = int(random.integers(1, 17))
+        kind = random.integers(0, 7)
+        if kind <= 1:
+            damaged[at] ^= 1 << int(random.integers(0, 8))
+        elif kind == 2:
+            damaged[at : at + length] = random.bytes(min(length, len(damaged) - at))
+        elif kind == 3:
+            extreme = [b"\0", b"\xff", b"\x7f", b"\x80", b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"-1", b"nan", b"1e999", b"\n"]
+            value = extreme[int(random.integers(0, len(extreme)))]
+            damaged[at : at + len(value)] = value
+        elif kind == 4:
+            del damaged[at:] if random.random() < 0.3 else damaged[at : at + length]
+        elif kind == 5:
+            damaged[at:at] = random.bytes(length)
+        else:
+            other = int(random.integers(0, len(damaged)))
+            damaged[at:at] = damaged[other : other + 4 * length]
+    return bytes(damaged)
+
+
+def read_everything(path: Path, index: Path) -> int:
+    """All that a user does with a recording. Returns the number of events; raises InputError or, if there is a bug, something else."""
+    index.unlink(missing_ok=True)
+    with open_events(path, index=index) as reader:
+        count = sum(len(events) for events in reader)
+        assert count == reader.count
+        assert len(reader.between(reader.start_us - 1, reader.start_us + reader.duration_us // 2)) <= count
+        assert reader.duration_us >= 0
+    return count
+
+
+def fuzz(name: str, first: int, last: int, current: Synchronized | None = None) -> tuple[int, int]:
+    """Inputs of the seeds first to last - 1. Returns how many were readable and how many refused. `current` holds the seed under way."""
+    logging.getLogger("saccade").setLevel(logging.CRITICAL)
+    readable = refused = 0
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+        os.environ["SACCADE_CACHE"] = folder
+        original = sample(name, Path(folder))
+        path, index = Path(folder) / f"input{SAMPLES[name][0]}", Path(folder) / "index.npz"
+        for seed in range(first, last):
+            if current is not None:
+                current.value = seed
+            path.write_bytes(mutate(original, np.random.default_rng([seed, len(name)])))
+            signal.alarm(SECONDS_AN_INPUT)
+            try:
+                read_everything(path, index)
+                readable += 1
+            except InputError:
+                refused += 1
+            except BaseException as error:
+                signal.alarm(0)
+                error.add_note(f"fuzz: format {name}, seed {seed}: python -m tests.fuzz --formats {name} --first {seed} --inputs 1")
+                raise
+            signal.alarm(0)
+    return readable, refused
+
+
+def _work(name: str, first: int, last: int, current: Synchronized, out: SimpleQueue) -> None:
+    out.put(fuzz(name, first, last, current))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--inputs", type=int, default=100_000, help="mutated inputs of each format")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first input")
+    parser.add_argument("--formats", nargs="*", default=list(SAMPLES), choices=list(SAMPLES))
+    arguments = parser.parse_args()
+    context = multiprocessing.get_context("fork")
+    failed = False
+    for name in arguments.formats:
+        start = time.perf_counter()
+        readable = refused = 0
+        for first in range(arguments.first, arguments.first + arguments.inputs, 5000):  # a fresh process now and then, so that a crash is cheap
+            last = min(first + 5000, arguments.first + arguments.inputs)
+            out, current = context.SimpleQueue(), context.Value("q", first)
+            worker = context.Process(target=_work, args=(name, first, last, current, out))
+            worker.start()
+            worker.join()
+            if worker.exitcode != 0:
+                print(f"{name}: FAILED at seed {current.value} (exit code {worker.exitcode})", flush=True)
+                failed = True
+                continue
+            ok, no = out.get()
+            readable, refused = readable + ok, refused + no
+        seconds = time.perf_counter() - start
+        print(f"{name:7} {readable + refused:,} inputs, {readable:,} readable, {refused:,} refused, {seconds:.0f} s", flush=True)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
