@@ -1,0 +1,140 @@
+"""The command line as a user meets it: what it prints, what it writes, and how it refuses."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from saccade import cli
+from saccade.events.open import open_events
+from saccade.events.write import write_events
+from saccade.samples import STREET
+from saccade.types import Events
+from tests.make.events import assert_equal, collect, random_events
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "saccade.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=os.environ | environment, timeout=300)
+
+
+def test_wrong_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    result = run("info", tmp_path / "nothing.raw")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr == f"saccade: {tmp_path / 'nothing.raw'}: no such file\n"
+
+
+def test_help_names_every_command_and_option() -> None:
+    text = run("--help").stdout
+    assert all(name in text for name in cli.COMMANDS)
+    assert "--drop-duplicates" in run("convert", "--help").stdout
+
+
+def test_a_mistyped_option_is_pointed_out() -> None:
+    result = run("convert", STREET, "x.h5", "--srot")
+    assert result.returncode == 2
+    assert "--sort" in result.stderr
+
+
+def test_info_of_the_sample(capsys: pytest.CaptureFixture) -> None:
+    cli.info(STREET)
+    text = capsys.readouterr().out
+    assert "160 x 128 pixels" in text
+    assert "196,638" in text
+    assert "warning" not in text
+
+
+def test_info_warns_and_convert_mends(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """What `info` warns of is what `convert` with the option it names takes away."""
+    good = random_events(5000, width=64, height=48, start_us=1000)
+    t, x = np.repeat(good.t, 2), np.repeat(good.x, 2)
+    y, p = np.repeat(good.y, 2), np.repeat(good.p, 2)
+    t[1000], x[77] = t[1200], 64
+    bad, mended = tmp_path / "bad.dat", tmp_path / "mended.h5"
+    write_events([Events(t, x, y, p, 64, 48)], bad)
+    cli.info(bad)
+    warned = capsys.readouterr().out
+    assert all(option in warned for option in ("--sort", "--drop-duplicates", "--clip-to-sensor"))
+    cli.convert(bad, mended, sort=True, drop_duplicates=True, clip_to_sensor=True)
+    told = capsys.readouterr().out
+    assert "1 events outside the sensor were left out" in told
+    cli.info(mended)
+    assert "warning" not in capsys.readouterr().out
+    with open_events(mended) as reader:
+        events = collect(reader)
+    assert (np.diff(events.t) >= 0).all()
+    assert 4990 <= len(events) <= 5001
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".dat", ".npz", ".csv"])
+def test_convert_there_and_back(tmp_path: Path, suffix: str) -> None:
+    cli.convert(STREET, tmp_path / f"a{suffix}")
+    cli.convert(tmp_path / f"a{suffix}", tmp_path / "b.h5")
+    with open_events(STREET) as one, open_events(tmp_path / "b.h5") as other:
+        assert_equal(collect(other), collect(one))
+
+
+def test_convert_overwrites_nothing_unasked(tmp_path: Path) -> None:
+    out = tmp_path / "out.h5"
+    out.write_text("precious")
+    result = run("convert", STREET, out)
+    assert result.returncode == 2
+    assert "--overwrite" in result.stderr
+    assert out.read_text() == "precious"
+
+
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
+    source = tmp_path / "long.dat"
+    write_events((random_events(200_000, start_us=i * 100_000, seed=i) for i in range(50)), source)
+    command = [sys.executable, "-m", "saccade.cli", "convert", str(source), str(tmp_path / "out.csv")]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    for _ in range(600):
+        if list(tmp_path.glob(".out.csv*")):
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in errors
+    assert [path.name for path in tmp_path.iterdir()] == ["long.dat"]
+
+
+def test_view_writes_a_sheet_and_a_video(tmp_path: Path) -> None:
+    av = pytest.importorskip("av")
+    cli.view(STREET, tmp_path / "a.png", rate_hz=200)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    cli.view(STREET, tmp_path / "a.mp4", rate_hz=100, start_s=0.5, end_s=1.0, slow=4)
+    with av.open(str(tmp_path / "a.mp4")) as video:
+        assert video.streams.video[0].codec_context.name == "h264"
+        assert sum(1 for _ in video.decode(video=0)) == 50
+        assert video.streams.video[0].average_rate == 25
+
+
+@pytest.mark.parametrize(("arguments", "message"), [(("a.gif",), "expected .png or .mp4"), (("a.mp4", "--start-s", "99"), "no frame to write")])
+def test_view_refuses(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    result = run("view", STREET, tmp_path / arguments[0], *arguments[1:])
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    cli.demo(out=tmp_path / "demo")
+    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == ["frames_200hz.mp4", "frames_200hz.png", "frames_20hz.png"]
+    assert "saccade info" in capsys.readouterr().out
+
+
+def test_the_sample_is_what_its_script_makes() -> None:
+    code = "import sys; sys.path.insert(0, 'examples'); import make_sample, numpy; e = make_sample.record(); print(len(e), e.t.sum(), e.x.sum(), e.p.sum())"
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True).stdout.split()
+    with open_events(STREET) as reader:
+        events = collect(reader)
+    assert made == [str(number) for number in (len(events), events.t.sum(), events.x.sum(), events.p.sum())]
