@@ -159,7 +159,8 @@ def view(
         pictures = frames(reader.stream(start_us, end_us), rate_hz, kind, round(window_ms * 1000), reuse=True)
         total = round((end_us - start_us) * 1e-6 * rate_hz)
         shown_hz = min(rate_hz / slow, FASTEST_FPS)
-        count = write_video(out, tqdm(pictures, desc="drawing", unit=" frames", leave=False, total=total, disable=None), shown_hz)
+        bar = tqdm(pictures, desc="drawing", unit=" frames", leave=False, total=total, disable=None)
+        count = write_video(out, iter(bar), shown_hz)
         print(f"{out}: {count} frames, shown {rate_hz / shown_hz:.3g} times slower than real")
 
 

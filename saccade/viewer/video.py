@@ -1,6 +1,6 @@
 """Frames -> an H.264 video that browsers play."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from saccade.viewer.picture import colours, enlarge
 FASTEST_FPS = 60  # players drop frames above this
 
 
-def write_video(path: Path, frames: Iterable[Frame], frames_per_second: float) -> int:
+def write_video(path: Path, frames: Iterator[Frame], frames_per_second: float) -> int:
     """Write all frames, one picture each, and return how many there were."""
     try:
         import av
