@@ -29,7 +29,7 @@ def colours(frame: Histogram) -> Pixels:
     return picture.round().astype(np.uint8)
 
 
-def enlarge(picture: Pixels, shortest: int = 480) -> Pixels:
+def enlarge(picture: Pixels, shortest: int = 480) -> UInt8[np.ndarray, "larger_H larger_W 3"]:
     """Whole multiples only: events are points, and blurred points look like noise."""
     factor = max(1, round(shortest / min(picture.shape[:2])))
     return picture.repeat(factor, axis=0).repeat(factor, axis=1)
