@@ -103,7 +103,8 @@ class Hdf5Reader(ArrayReader):
     def _to_us(self, t: np.ndarray) -> np.ndarray:
         offset, unit = self._layout.offset_us, self._layout.unit_us
         if t.dtype.kind == "f":
-            scaled = np.rint(t.astype(np.float64) * unit)
+            with np.errstate(over="ignore", invalid="ignore"):
+                scaled = np.rint(t.astype(np.float64) * unit)
             if len(t) and not (np.abs(scaled) < 2**62).all():
                 raise InputError(
                     f"{self.path}: times hold NaN or numbers beyond 64 bits; expected seconds as floats, or integers with a stated unit"

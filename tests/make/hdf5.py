@@ -17,7 +17,7 @@ def write(path: Path, events: Events, *, blosc: bool = True, chunk: int = 1000, 
     offset = int(events.t[0]) // 1000 * 1000 if len(events) else 0
     t = (events.t - offset).astype(np.uint32)
     options: dict = hdf5plugin.Blosc(cname="zstd", clevel=1, shuffle=1) if blosc else {}
-    options = {**options, "chunks": (chunk,)} if chunk else options
+    options = {**options, "chunks": (chunk,), "maxshape": (None,)} if chunk else options
     with h5py.File(path, "w") as file:
         for name, values in {"t": t, "x": events.x, "y": events.y, "p": events.p.astype(np.uint8)}.items():
             file.create_dataset(f"events/{name}", data=values, **options)
@@ -32,7 +32,7 @@ def write(path: Path, events: Events, *, blosc: bool = True, chunk: int = 1000, 
 def write_rvt(path: Path, events: Events) -> None:
     with h5py.File(path, "w") as file:
         for name, values in {"t": events.t, "x": events.x, "y": events.y, "p": events.p.astype(np.uint8)}.items():
-            file.create_dataset(f"events/{name}", data=values, chunks=(min(1000, max(len(events), 1)),), **hdf5plugin.Blosc(cname="lz4"))
+            file.create_dataset(f"events/{name}", data=values, chunks=(1000,), maxshape=(None,), **hdf5plugin.Blosc(cname="lz4"))
         file["events/width"], file["events/height"] = events.width, events.height
 
 
@@ -55,7 +55,7 @@ def write_prophesee(path: Path, events: Events, *, ecf: bool = True, chunk: int 
     with h5py.File(path, "w") as file:
         file.attrs["geometry"] = f"{events.width}x{events.height}"
         if not ecf:
-            file.create_dataset("CD/events", data=records(events), chunks=(chunk,))
+            file.create_dataset("CD/events", data=records(events), chunks=(chunk,), maxshape=(None,))
             return
         plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         plan.set_chunk((chunk,))
@@ -75,13 +75,12 @@ def encode_ecf(part: np.ndarray, packing: int) -> bytes:
     t, x, y, p = (part[name].astype(np.int64) for name in "txyp")
     out = bytearray((len(part) << 2 | packing).to_bytes(4, "little") + int(t[0]).to_bytes(8, "little"))
     out += _times(t)
-    pad = -len(part) % 4
-    x, y, p = (np.concatenate([column, np.zeros(pad, np.int64)]) if packing else column for column in (x, y, p))
+    fill = np.zeros(-len(part) % 4, np.int64)  # packed values come in fours
     if packing == 2:
-        return bytes(out + _packed(y << 12 | x << 1 | p, 24, "<u4"))
+        return bytes(out + _packed(np.concatenate([y << 12 | x << 1 | p, fill]), 24, "<u4"))
     out += _runs(y, 5, 2)
     if packing == 1:
-        return bytes(out + _packed(x << 1 | p, 12, "<u2"))
+        return bytes(out + _packed(np.concatenate([x << 1 | p, fill]), 12, "<u2"))
     i = 0
     while i < len(x):
         first, mask, i = int(x[i]), 0, i + 1
