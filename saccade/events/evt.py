@@ -16,7 +16,6 @@ UNKNOWN = -1
 START = (UNKNOWN, 0, 0, UNKNOWN, UNKNOWN, 0, 0, 0)
 
 WORD = {"EVT2": np.dtype("<u4"), "EVT2.1": np.dtype("<u8"), "EVT3": np.dtype("<u2")}
-MOST_EVENTS_A_WORD = {"EVT2": 1, "EVT2.1": 32, "EVT3": 12}
 
 
 class Decoder:
@@ -38,13 +37,15 @@ class Decoder:
 
     def decode(self, words: np.ndarray) -> Columns:
         """Times in microseconds, columns, rows and polarities of all events in the words."""
-        most = len(words) * MOST_EVENTS_A_WORD[self.encoding]
+        if self.encoding == "EVT2":  # nearly every word is an event: written where they stay
+            columns = _columns(len(words))
+            n = _decode_evt2(words, self._state, *columns)
+            return columns[0][:n], columns[1][:n], columns[2][:n], columns[3][:n]
+        most = len(words) * (12 if self.encoding == "EVT3" else 32)
         if len(self._scratch[0]) < most:
             self._scratch = _columns(most)
         if self.encoding == "EVT3":
             n = _decode_evt3(words, self._state, *self._scratch)
-        elif self.encoding == "EVT2":
-            n = _decode_evt2(words, self._state, *self._scratch)
         else:
             n = _decode_evt21(words.view("<u4").reshape(-1, 2), 0 if self.swapped else 1, self._state, *self._scratch)
         t, x, y, p = (column[:n].copy() for column in self._scratch)
