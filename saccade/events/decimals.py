@@ -13,7 +13,7 @@ TRUE, FALSE = int.from_bytes(b"true"), int.from_bytes(b"false")
 SKIPPED, TIME, X, Y, POLARITY = 0, 1, 2, 3, 4  # what a column is for
 FINE, NOT_A_NUMBER, NOT_WHOLE, OUT_OF_RANGE, EMPTY, TOO_FEW, TOO_MANY = 0, 1, 2, 3, 4, 5, 6
 SAW_ZERO, SAW_MINUS = 1, 2
-DIGITS, POINT, REST, POWER, POWER_NEGATIVE, POWER_DIGITS, WRONG = 1, 2, 4, 8, 16, 32, 64  # what a number has had so far
+DIGITS, POINT, REST, POWER, POWER_SIGN, POWER_NEGATIVE, POWER_DIGITS, WRONG = 1, 2, 4, 8, 16, 32, 64, 128  # what a number has had so far
 EIGHTEEN_DIGITS = 10**17  # a mantissa that reaches this is full, a value that does is out of range
 
 
@@ -107,8 +107,8 @@ def _next(mantissa, scale, power, state, character):
         return mantissa, scale, power, state | POINT
     if (character | 32) == LETTER_E and state & DIGITS and not state & POWER:
         return mantissa, scale, power, state | POWER
-    if character in (MINUS, PLUS) and state & POWER and not state & (POWER_DIGITS | POWER_NEGATIVE):
-        return mantissa, scale, power, state | (POWER_NEGATIVE if character == MINUS else 0)
+    if character in (MINUS, PLUS) and state & POWER and not state & (POWER_DIGITS | POWER_SIGN):
+        return mantissa, scale, power, state | POWER_SIGN | (POWER_NEGATIVE if character == MINUS else 0)
     return mantissa, scale, power, state | WRONG
 
 

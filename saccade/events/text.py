@@ -143,16 +143,19 @@ def read_layout(path: Path, columns: tuple[str, ...] | None, time_unit: str | No
         block = file.read(BLOCK)
     if not block:
         raise InputError(f"{path}: is empty; expected lines of events")
-    cut = block.rfind(b"\n") + 1
-    if cut == 0 and len(block) == BLOCK:
+    if len(block) == BLOCK and b"\n" not in block:
         raise InputError(f"{path}: line 1 is longer than {BLOCK >> 20} MB ({_show(block)}); expected one event a line")
     layout.start = 3 if block.startswith(b"\xef\xbb\xbf") else 0  # the byte order mark that some editors leave
     sample: list[list[str]] = []
-    for line in (block[layout.start : cut] or block[layout.start :]).split(b"\n"):
+    lines = block[layout.start :].split(b"\n")
+    rest = lines.pop()  # not terminated, perhaps cut off: it counts only if there is no other
+    for line in [*lines, rest] if rest and len(block) < BLOCK else lines:
+        if line is rest and sample:
+            break
         text = line.decode("latin-1").strip()
         if text and text[0] not in "#%":
             fields = SEPARATOR.split(text)
-            if sample or not _is_preamble(path, layout, fields):
+            if sample or not _is_preamble(path, layout, text):
                 sample.append(fields)
         elif text and not sample:
             _read_comment(layout, text)
@@ -161,6 +164,8 @@ def read_layout(path: Path, columns: tuple[str, ...] | None, time_unit: str | No
             layout.line += 1
         if len(sample) == SAMPLE:
             break
+    if not sample and len(block) == BLOCK:
+        raise InputError(f"{path}: no event in the first {BLOCK >> 20} MB ({_show(block)}); expected lines of events")
     _infer(path, layout, sample)
     return layout
 
@@ -175,28 +180,29 @@ def _read_comment(layout: Layout, text: str) -> None:
         layout.width, layout.height = sizes
     elif match := re.search(r"geometry\s*[:=]?\s*(\d{1,5})\s*[,x ]\s*(\d{1,5})", text):
         layout.width, layout.height = int(match[1]), int(match[2])
-    elif named := roles_of(SEPARATOR.split(text.lstrip("#% \t"))):
+    elif named := roles_of(_names(text.lstrip("#% \t"))):
         layout.columns, layout.time_unit = layout.columns or named[0], layout.time_unit or named[1]
 
 
-def _is_preamble(path: Path, layout: Layout, fields: list[str]) -> bool:
+def _is_preamble(path: Path, layout: Layout, text: str) -> bool:
     """Whether the first line that is no comment is a header with names, or states the sensor ("240 180")."""
-    if len(fields) == 2 and not layout.width and all(re.fullmatch(r"[1-9]\d{0,4}", text) for text in fields) and layout.line == 1:
+    fields = SEPARATOR.split(text)
+    if len(fields) == 2 and not layout.width and all(re.fullmatch(r"[1-9]\d{0,4}", number) for number in fields) and layout.line == 1:
         layout.width, layout.height = int(fields[0]), int(fields[1])
         layout.notes.append(f"the first line, {fields[0]} {fields[1]}, is taken for the sensor's width and height")
         return True
-    if any(NUMERIC.fullmatch(text) for text in fields):
+    if any(NUMERIC.fullmatch(name) for name in fields):
         return False
-    named = roles_of(fields)
+    named = roles_of(_names(text))
     if layout.columns is None and named is None:
         raise InputError(
-            f"{path}: line {layout.line} ({_show(' '.join(fields))}) is neither an event nor a header that names t, x, y and p; "
+            f"{path}: line {layout.line} ({_show(text)}) is neither an event nor a header that names t, x, y and p; "
             "state what the columns are, for example columns='t x y p'"
         )
     if named:
         layout.columns, layout.time_unit = layout.columns or named[0], layout.time_unit or named[1]
     else:
-        layout.notes.append(f"line {layout.line} ({_show(' '.join(fields))}) is taken for a header and skipped")
+        layout.notes.append(f"line {layout.line} ({_show(text)}) is taken for a header and skipped")
     return True
 
 
@@ -221,6 +227,11 @@ def _infer(path: Path, layout: Layout, sample: list[list[str]]) -> None:
             f"the unit of time isn't stated; {why} are taken for '{layout.time_unit}' (state time_unit='{layout.time_unit}')"
         )
     layout.time_unit = layout.time_unit or "us"
+
+
+def _names(text: str) -> list[str]:
+    """The fields of a header, whose names may contain blanks if something else separates them: "time [us], x, y, polarity"."""
+    return re.split(r"[,;\t]" if re.search(r"[,;\t]", text) else r" +", text)
 
 
 def _number(text: str) -> Decimal | None:

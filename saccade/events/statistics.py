@@ -1,0 +1,279 @@
+"""What `saccade info` says of a recording: one pass, bounded memory, compiled."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from saccade.compiled import compiled
+from saccade.events.mend import NEVER, check_table
+from saccade.events.reader import Reader
+from saccade.types import Events, InputError
+
+BARS = 60  # of the plot of rates, at most
+HOLE_US = 10_000  # a shorter silence is none
+HOLE_CLASSES = 40  # silences of 10 ms, 20 ms, 40 ms, ... are counted apart, as it is only known at the end which are unusual
+LISTED = 8  # holes with time and length
+UNUSUAL = 50  # times the usual gap
+HOT = 50  # times the mean count of the active pixels
+HOT_COUNT = 1000  # events that a hot pixel has at least
+BLOCKS = " ▁▂▃▄▅▆▇█"
+
+# Where the compiled loop counts. LATEST is the largest time so far: steps back and gaps are measured from it.
+COUNT, POSITIVE, OUTSIDE, DUPLICATES, BACKWARDS, FIRST_BACKWARDS, LARGEST_STEP, EARLIEST, LATEST, NUMBERS = range(10)
+HIGH_BITS, EVENTS = 2, 3
+
+
+@dataclass(frozen=True)
+class Hole:
+    """A silence of the whole sensor: no event in [start_us, start_us + length_us)."""
+
+    start_us: int
+    length_us: int
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """A recording in numbers. All times in microseconds, rates in events per second.
+
+    A gap is the time from one event to the next. The usual gap is that in which the middle of the recording's time lies: half of the
+    time passes in shorter gaps. So a recording that is sparse throughout, or comes in bursts, has long usual gaps. A hole is a gap of at
+    least `hole_us`: 10 ms, doubled until it is 50 usual gaps.
+    """
+
+    width: int
+    height: int
+    count: int
+    start_us: int
+    end_us: int  # one after the last event
+    positive: int
+    active_pixels: int
+    hot_pixels: int  # with 50 times the mean count of the active pixels, and 1000 events
+    hot_events: int  # that they make
+    duplicates: int  # same time, pixel and polarity as the event before of that pixel and polarity
+    outside: int  # events outside the sensor
+    backwards: int  # events earlier than one before them
+    first_backwards: int  # number of the first such event, -1 if there is none
+    largest_step_us: int  # back
+    hole_us: int
+    hole_count: int
+    holes: tuple[Hole, ...]  # the first few
+    rates: tuple[float, ...]  # at most 60, each over bar_us, the last one over what is left
+    bar_us: int
+
+    @property
+    def duration_us(self) -> int:
+        return self.end_us - self.start_us
+
+    @property
+    def mean_rate(self) -> float:
+        return self.count * 1e6 / self.duration_us if self.count else 0.0
+
+    @property
+    def peak_rate(self) -> float:
+        """Of the bars; the last one counts if it is at least half as long as the others."""
+        left_us = self.duration_us - (len(self.rates) - 1) * self.bar_us
+        whole = self.rates if len(self.rates) < 2 or left_us * 2 >= self.bar_us else self.rates[:-1]
+        return max(whole, default=0.0)
+
+    def warnings(self, path: Path | str = "FILE") -> list[str]:
+        """What is wrong with the recording, each with the command that mends it."""
+        repair = f"`saccade convert {path} OUT"
+        found = []
+        if self.count == 0:
+            found.append("no events")
+        if self.backwards:
+            found.append(
+                f"time runs backwards at {_of(self.backwards, self.count)}, first at event {self.first_backwards}, "
+                f"by up to {self.largest_step_us} us; repair it with {repair} --sort`"
+            )
+        if self.duplicates:
+            found.append(
+                f"{_of(self.duplicates, self.count)} repeat the one before of their pixel, with the same time and polarity; "
+                f"remove them with {repair} --drop-duplicates`"
+            )
+        if self.outside:
+            found.append(
+                f"{_of(self.outside, self.count)} lie outside the sensor of {self.width} x {self.height}; "
+                f"remove them with {repair} --clip-to-sensor`, or state the true size with --width and --height"
+            )
+        if self.hole_count:
+            listed = ", ".join(f"{hole.length_us / 1000:.1f} ms at {hole.start_us / 1e6:.6f} s" for hole in self.holes[:3])
+            more = f" and {self.hole_count - 3} more" if self.hole_count > 3 else ""
+            found.append(
+                f"{self.hole_count} times no event at all for {self.hole_us // 1000} ms or more: {listed}{more}; that can't be mended"
+            )
+        return found
+
+
+def measure(
+    source: Reader | Iterable[Events],
+    *,
+    width: int | None = None,
+    height: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Statistics:
+    """Read everything once. `progress` gets the number of events so far."""
+    if isinstance(source, Reader):
+        width, height = width or source.width, height or source.height
+    counters: _Counters | None = _Counters(width, height) if width and height else None
+    for events in source:
+        counters = counters or _Counters(events.width, events.height)
+        counters.add(events)
+        if progress:
+            progress(int(counters.numbers[COUNT]))
+    if counters is None:
+        raise InputError("no events to measure, and the size of the sensor isn't known; state width and height")
+    return counters.result()
+
+
+def sparkline(rates: Iterable[float]) -> str:
+    """One block a rate, from empty (zero) to full (the largest)."""
+    values = list(rates)
+    top = max(values, default=0.0)
+    return "".join(BLOCKS[0 if value <= 0 else max(1, round(value / top * 8))] for value in values)
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part} of {whole} events ({part / whole * 100:.2g} %)"
+
+
+class _Counters:
+    """What grows during the pass."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self.width, self.height = width, height
+        self.numbers = np.zeros(NUMBERS, np.int64)
+        self.numbers[FIRST_BACKWARDS], self.numbers[EARLIEST], self.numbers[LATEST] = -1, -NEVER - 1, NEVER
+        # The last time of either polarity, 48 bits (nine years) each, and the count, in 16 bytes a pixel: most of the pass is spent
+        # waiting for this table, and with times of 64 bits it was half as fast. Zero, where nothing was written, stands for never.
+        check_table(width, height)
+        self.pixels = np.zeros((width * height, 4), np.uint32)
+        self.bars = np.zeros(BARS, np.int64)
+        self.origin_us = 0  # where the first bar begins
+        self.doublings = 0  # a bar is 2^doublings microseconds
+        self.gap_time_us = np.zeros(64, np.int64)  # in gaps of up to 2^k us
+        self.hole_counts = np.zeros(HOLE_CLASSES, np.int64)
+        self.hole_list = np.zeros((HOLE_CLASSES, LISTED, 2), np.int64)
+
+    def add(self, events: Events) -> None:
+        if len(events):
+            self._make_room(int(events.t.min()), int(events.t.max()))
+            _count(events.t, self.numbers, self.gap_time_us, self.hole_counts, self.hole_list)
+            _count_bars(events.t, self.origin_us, self.doublings, self.bars)
+            _count_pixels(events.t, events.x, events.y, events.p, self.width, self.height, self.numbers, self.pixels)
+
+    def _make_room(self, earliest_us: int, latest_us: int) -> None:
+        """Double the bars until all times fall on one; a time before the first bar moves the origin back by whole bars."""
+        if self.numbers[COUNT] == 0:
+            self.origin_us = earliest_us
+        while True:
+            before = max(0, -((earliest_us - self.origin_us) >> self.doublings))
+            used = max(int(np.flatnonzero(self.bars)[-1]) if self.bars.any() else 0, (latest_us - self.origin_us) >> self.doublings)
+            if before + used < BARS:
+                break
+            self.bars[: BARS // 2], self.bars[BARS // 2 :] = self.bars[::2] + self.bars[1::2], 0
+            self.doublings += 1
+        if before:
+            self.bars = np.roll(self.bars, before)
+            self.origin_us -= before << self.doublings
+
+    def result(self) -> Statistics:
+        numbers = [int(number) for number in self.numbers]
+        start_us, end_us = (numbers[EARLIEST], numbers[LATEST] + 1) if numbers[COUNT] else (0, 0)
+        pixel_counts = self.pixels[:, EVENTS].astype(np.int64)
+        active = int(np.count_nonzero(pixel_counts))
+        hot = pixel_counts[(pixel_counts >= HOT_COUNT) & (pixel_counts > HOT * pixel_counts.sum() / max(active, 1))]
+        first = self._first_hole_class()
+        holes = self.hole_list[first:].reshape(-1, 2)
+        holes = holes[holes[:, 1] > 0]
+        bar_us = 1 << self.doublings
+        bars = -(-(end_us - self.origin_us) // bar_us) if numbers[COUNT] else 0
+        lengths = [min(bar_us, end_us - self.origin_us - i * bar_us) for i in range(bars)]
+        return Statistics(
+            width=self.width,
+            height=self.height,
+            count=numbers[COUNT],
+            start_us=start_us,
+            end_us=end_us,
+            positive=numbers[POSITIVE],
+            active_pixels=active,
+            hot_pixels=len(hot),
+            hot_events=int(hot.sum()),
+            duplicates=numbers[DUPLICATES],
+            outside=numbers[OUTSIDE],
+            backwards=numbers[BACKWARDS],
+            first_backwards=numbers[FIRST_BACKWARDS],
+            largest_step_us=numbers[LARGEST_STEP],
+            hole_us=HOLE_US << first,
+            hole_count=int(self.hole_counts[first:].sum()),
+            holes=tuple(Hole(int(start), int(length)) for start, length in holes[np.argsort(holes[:, 0], kind="stable")][:LISTED]),
+            rates=tuple(float(self.bars[i]) * 1e6 / length for i, length in enumerate(lengths)),
+            bar_us=bar_us,
+        )
+
+    def _first_hole_class(self) -> int:
+        """The class from which on a gap is a hole."""
+        passed = np.cumsum(self.gap_time_us)
+        usual_us = 1 << int(np.searchsorted(passed, passed[-1] / 2)) if passed[-1] else 1
+        return next((k for k in range(HOLE_CLASSES) if HOLE_US << k >= UNUSUAL * usual_us), HOLE_CLASSES)
+
+
+@compiled
+def _count(t, numbers, gap_time_us, hole_counts, hole_list):
+    """Order, gaps and holes."""
+    latest, earliest = numbers[LATEST], numbers[EARLIEST]
+    for i in range(len(t)):
+        gap = t[i] - latest
+        if gap > 0:
+            if latest != NEVER:
+                power = 0
+                while 1 << power < gap:
+                    power += 1
+                gap_time_us[power] += gap
+                if gap >= HOLE_US:
+                    kind = 0
+                    while kind < HOLE_CLASSES - 1 and HOLE_US << (kind + 1) <= gap:
+                        kind += 1
+                    if hole_counts[kind] < LISTED:
+                        hole_list[kind, hole_counts[kind], 0] = latest
+                        hole_list[kind, hole_counts[kind], 1] = gap
+                    hole_counts[kind] += 1
+            latest = t[i]
+        elif gap < 0:
+            if numbers[BACKWARDS] == 0:
+                numbers[FIRST_BACKWARDS] = numbers[COUNT] + i
+            numbers[BACKWARDS] += 1
+            numbers[LARGEST_STEP] = max(numbers[LARGEST_STEP], -gap)
+        earliest = min(earliest, t[i])
+    numbers[LATEST], numbers[EARLIEST] = latest, earliest
+    numbers[COUNT] += len(t)
+
+
+@compiled
+def _count_bars(t, origin_us, doublings, bars):
+    for i in range(len(t)):
+        bars[(t[i] - origin_us) >> doublings] += 1
+
+
+@compiled
+def _count_pixels(t, x, y, p, width, height, numbers, pixels):
+    """Polarity, places, and repetitions of the last event of a pixel and polarity."""
+    positive, outside, duplicates = 0, 0, 0
+    for i in range(len(t)):
+        positive += p[i]
+        if x[i] >= width or y[i] >= height:
+            outside += 1
+            continue
+        pixel = np.int64(y[i]) * width + np.int64(x[i])
+        side = np.int64(p[i])
+        low, high = np.uint32(t[i]), np.uint32((t[i] >> 32 ^ 0x8000) & 0xFFFF)
+        highs = pixels[pixel, HIGH_BITS]
+        duplicates += pixels[pixel, side] == low and (highs >> np.uint32(16 * side)) & np.uint32(0xFFFF) == high
+        pixels[pixel, side] = low
+        pixels[pixel, HIGH_BITS] = (highs & np.uint32(0xFFFF0000 >> (16 * side))) | high << np.uint32(16 * side)
+        pixels[pixel, EVENTS] += np.uint32(1)
+    numbers[POSITIVE] += positive
+    numbers[OUTSIDE] += outside
+    numbers[DUPLICATES] += duplicates
