@@ -26,7 +26,7 @@ class Canvas:
     width: int
     height: int
     scale: float = 1.0  # canvas pixels per sensor pixel
-    straight: bool = field(init=False)  # pixels keep their coordinates: the kernel needs no tables
+    steps: int = field(init=False)  # scale in SCALE_STEPS if the tables say no more than that: the kernel then needs none; else 0
 
     def __post_init__(self) -> None:
         for name, side in (("columns", self.width), ("rows", self.height)):
@@ -35,8 +35,9 @@ class Canvas:
                 raise InputError(f"Canvas: {name} must map every sensor {name[:-1]} to -1 or below the canvas size {side}")
             table.flags.writeable = False
             object.__setattr__(self, name, table)
-        straight = all(np.array_equal(table, np.arange(len(table))) for table in (self.columns, self.rows))
-        object.__setattr__(self, "straight", straight)
+        steps = int(self.scale * SCALE_STEPS)
+        linear = all(np.array_equal(table, _scaled(len(table), steps)) for table in (self.columns, self.rows))
+        object.__setattr__(self, "steps", steps if linear else 0)
 
     @property
     def sensor_width(self) -> int:
@@ -91,7 +92,7 @@ class Canvas:
         _check_sides("Canvas: multiple", across, down)
         if not 0 < scale <= 1 or scale * SCALE_STEPS % 1:
             raise InputError(f"Canvas: scale={scale!r} must be in (0, 1] and a multiple of 1 / {SCALE_STEPS}")
-        columns, rows = ((np.arange(side) * int(scale * SCALE_STEPS) // SCALE_STEPS).astype(np.int32) for side in (width, height))
+        columns, rows = (_scaled(side, int(scale * SCALE_STEPS)) for side in (width, height))
         canvas_width = _round_up(max(int(columns[-1]) + 1, least[0]), across)
         return cls(columns, rows, canvas_width, _round_up(max(int(rows[-1]) + 1, least[1]), down), scale)
 
@@ -100,6 +101,10 @@ class Canvas:
 def whole_sensor(width: int, height: int) -> Canvas:
     """The canvas that is the sensor."""
     return Canvas.pad(width, height, 1)
+
+
+def _scaled(side: int, steps: int) -> np.ndarray:
+    return (np.arange(side) * steps // SCALE_STEPS).astype(np.int32)
 
 
 def _round_up(side: int, multiple: int) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 
 from saccade.compiled import compiled
-from saccade.representation.canvas import Canvas, whole_sensor
+from saccade.representation.canvas import SCALE_STEPS, Canvas, whole_sensor
 from saccade.types import Events, InputError, Window
 
 log = logging.getLogger("saccade")
@@ -61,21 +61,20 @@ def add_events(
     if not bins <= end_us - start_us <= LONGEST_US:
         raise InputError(f"histogram: window [{start_us}, {end_us}) us must be {bins} us (one per bin) to {LONGEST_US} us long")
     columns, rows = canvas.columns, canvas.rows
+    steps = None if canvas.steps == SCALE_STEPS else canvas.steps  # None = another type: numba compiles a kernel without the scaling
     if mode == "published":
         if len(events):
             first_us, last_us = events.t.min(), events.t.max()
             _add_published(events.t, events.x, events.y, events.p, histogram, tally, columns, rows, first_us, last_us)
             np.minimum(histogram, clip, out=histogram)
         return
-    done = _add_exact(
-        events.t, events.x, events.y, events.p, histogram, tally, columns, rows, canvas.straight, start_us, end_us, np.uint8(clip)
-    )
+    done = _add_exact(events.t, events.x, events.y, events.p, histogram, tally, columns, rows, steps, start_us, end_us, np.uint8(clip))
     if done < len(events):
         raise InputError(f"histogram: event {done} at {events.t[done]} us is not in its window [{start_us}, {end_us}) us; use windows()")
 
 
 @compiled
-def _add_exact(t, x, y, p, histogram, tally, columns, rows, straight, start_us, end_us, clip):
+def _add_exact(t, x, y, p, histogram, tally, columns, rows, steps, start_us, end_us, clip):
     """Blocks of events that share a bin, so that nothing is divided per event. Returns how many events lie before a misplaced one."""
     bins = len(histogram) // 2
     width = histogram.shape[2]
@@ -92,12 +91,14 @@ def _add_exact(t, x, y, p, histogram, tally, columns, rows, straight, start_us, 
         stop = i + _run_length(t[i : i + BLOCK], low, high)
         cells = flat[j * plane :]
         tally[0, j] += stop - i
-        if not _inside(x[i:stop], y[i:stop], len(columns), len(rows)):
-            tally[1, j] += _add_checked(x[i:stop], y[i:stop], p[i:stop], cells, columns, rows, width, bins * plane, clip)
-        elif straight:
-            _add_straight(x[i:stop], y[i:stop], p[i:stop], cells, width, bins * plane, clip)
-        else:
-            _add_mapped(x[i:stop], y[i:stop], p[i:stop], cells, columns, rows, width, bins * plane, clip)
+        inside = _inside(x[i:stop], y[i:stop], len(columns), len(rows))
+        if steps is None:
+            if inside:
+                _add_straight(x[i:stop], y[i:stop], p[i:stop], cells, width, bins * plane, clip)
+        elif inside and steps:
+            _add_scaled(x[i:stop], y[i:stop], p[i:stop], cells, width, bins * plane, clip, steps)
+        if not inside or steps == 0:
+            tally[1, j] += _add_mapped(x[i:stop], y[i:stop], p[i:stop], cells, columns, rows, width, bins * plane, clip)
         i = stop
     return i
 
@@ -127,7 +128,7 @@ def _inside(x, y, width, height):
 
 @compiled
 def _add_straight(x, y, p, cells, width, polarity_stride, clip):
-    # unsigned indices: numba then leaves out its test for indices below zero
+    """For events inside the sensor. Unsigned indices: numba then leaves out its test for those below zero."""
     width, polarity_stride = np.uint64(width), np.uint64(polarity_stride)
     for i in range(len(x)):
         cell = np.uint64(y[i]) * width + np.uint64(x[i]) + np.uint64(p[i]) * polarity_stride
@@ -136,23 +137,29 @@ def _add_straight(x, y, p, cells, width, polarity_stride, clip):
 
 
 @compiled
-def _add_mapped(x, y, p, cells, columns, rows, width, polarity_stride, clip):
+def _add_scaled(x, y, p, cells, width, polarity_stride, clip, steps):
+    """For events inside the sensor. Multiplying takes less time than looking up; unsigned, so that numba tests no index for a minus."""
+    width, polarity_stride, steps = np.uint64(width), np.uint64(polarity_stride), np.uint64(steps)
     for i in range(len(x)):
+        column, row = np.uint64(x[i]) * steps // np.uint64(SCALE_STEPS), np.uint64(y[i]) * steps // np.uint64(SCALE_STEPS)
+        cell = row * width + column + np.uint64(p[i]) * polarity_stride
+        count = cells[cell]
+        cells[cell] = count + (count < clip)
+
+
+@compiled
+def _add_mapped(x, y, p, cells, columns, rows, width, polarity_stride, clip):
+    """For any events and tables. Returns how many lie outside the sensor."""
+    outside = 0
+    for i in range(len(x)):
+        if x[i] >= len(columns) or y[i] >= len(rows):
+            outside += 1
+            continue
         column, row = columns[np.uint64(x[i])], rows[np.uint64(y[i])]
         if (column | row) >= 0:  # -1 = dropped
             cell = np.uint64(row * width + column) + np.uint64(p[i]) * np.uint64(polarity_stride)
             count = cells[cell]
             cells[cell] = count + (count < clip)
-
-
-@compiled
-def _add_checked(x, y, p, cells, columns, rows, width, polarity_stride, clip):
-    outside = 0
-    for i in range(len(x)):
-        if x[i] >= len(columns) or y[i] >= len(rows):
-            outside += 1
-        else:
-            _add_mapped(x[i : i + 1], y[i : i + 1], p[i : i + 1], cells, columns, rows, width, polarity_stride, clip)
     return outside
 
 

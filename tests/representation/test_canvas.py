@@ -43,7 +43,6 @@ def test_scaling_keeps_the_shape_and_never_enlarges():
     canvas = Canvas.scale_to(640, 480, (320, 256))
     assert (canvas.scale, canvas.width, canvas.height) == (0.5, 320, 256)
     assert Canvas.scale_to(128, 128, (320, 256)).scale == 1.0
-    assert Canvas.scale_to(128, 128, (320, 256)).straight
 
 
 @settings(max_examples=200, deadline=None)

@@ -30,7 +30,13 @@ def slow_histogram(window: Window, bins: int, clip: int, canvas: Canvas) -> np.n
     return np.minimum(counts, clip).astype(np.uint8)
 
 
-CANVASES = [Canvas.pad(7, 5, 1), Canvas.pad(7, 5, (4, 8)), Canvas.half(7, 5, "events", 2), Canvas.half(7, 5, "published", 1)]
+CANVASES = [
+    Canvas.scale_to(7, 5, (4, 4), 2),
+    Canvas.pad(7, 5, 1),
+    Canvas.pad(7, 5, (4, 8)),
+    Canvas.half(7, 5, "events", 2),
+    Canvas.half(7, 5, "published", 1),
+]
 
 
 @settings(max_examples=150, deadline=None)
