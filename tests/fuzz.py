@@ -15,7 +15,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from multiprocessing.queues import SimpleQueue
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
@@ -23,41 +22,12 @@ from pathlib import Path
 import numpy as np
 
 from saccade.events.open import open_events
-from saccade.events.write import write_events
 from saccade.types import InputError
-from tests.make import aedat4, hdf5, prophesee, ros
 from tests.make.events import random_events
+from tests.make.formats import FORMATS, make
 
 SECONDS_AN_INPUT = 20
 EVENTS = random_events(60, width=64, height=48, span_us=30_000, start_us=5_000)
-
-SAMPLES: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "dat": (".dat", lambda path: prophesee.write_dat(path, EVENTS)),
-    "evt2": (".raw", lambda path: prophesee.write_raw(path, EVENTS, "EVT2")),
-    "evt21": (".raw", lambda path: prophesee.write_raw(path, EVENTS, "EVT2.1")),
-    "evt3": (".raw", lambda path: prophesee.write_raw(path, EVENTS, "EVT3")),
-    "hdf5": (".h5", lambda path: hdf5.write(path, EVENTS)),
-    "ecf": (".h5", lambda path: hdf5.write_ecf(path, EVENTS)),
-    "aedat4": (".aedat4", lambda path: aedat4.write(path, EVENTS)),
-    "bag": (".bag", lambda path: ros.write_bag(path, EVENTS)),
-    "mcap": (".mcap", lambda path: ros.write_mcap(path, EVENTS)),
-    "npz": (".npz", lambda path: write_events([EVENTS], path)),
-    "csv": (".csv", lambda path: write_events([EVENTS], path)),
-    "txt": (".txt", lambda path: path.write_text("".join(f"{t * 1e-6:.6f} {x} {y} {p:d}\n" for t, x, y, p in _rows()))),
-}
-
-
-def _rows() -> list[tuple[int, int, int, bool]]:
-    return list(zip(EVENTS.t.tolist(), EVENTS.x.tolist(), EVENTS.y.tolist(), EVENTS.p.tolist(), strict=True))
-
-
-def sample(name: str, folder: Path) -> bytes:
-    path = folder / f"sample_{name}{SAMPLES[name][0]}"
-    SAMPLES[name][1](path)
-    data = path.read_bytes()
-    path.unlink()
-    return data
-
 
 def mutate(data: bytes, random: np.random.Generator) -> bytes:
     """One to eight damages; places are drawn near the beginning as often as anywhere, since headers steer everything."""
@@ -77,7 +47,7 @@ def mutate(data: bytes, random: np.random.Generator) -> bytes:
             value = extreme[int(random.integers(0, len(extreme)))]
             damaged[at : at + len(value)] = value
         elif kind == 4:
-            del damaged[at:] if random.random() < 0.3 else damaged[at : at + length]
+            del damaged[at : at + length if random.random() < 0.7 else None]
         elif kind == 5:
             damaged[at:at] = random.bytes(length)
         else:
@@ -86,10 +56,10 @@ def mutate(data: bytes, random: np.random.Generator) -> bytes:
     return bytes(damaged)
 
 
-def read_everything(path: Path, index: Path) -> int:
+def read_everything(path: Path, index: Path, options: dict) -> int:
     """All that a user does with a recording. Returns the number of events; raises InputError or, if there is a bug, something else."""
     index.unlink(missing_ok=True)
-    with open_events(path, index=index) as reader:
+    with open_events(path, index=index, **options) as reader:
         count = sum(len(events) for events in reader)
         assert count == reader.count
         assert len(reader.between(reader.start_us - 1, reader.start_us + reader.duration_us // 2)) <= count
@@ -103,15 +73,15 @@ def fuzz(name: str, first: int, last: int, current: Synchronized | None = None) 
     readable = refused = 0
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
         os.environ["SACCADE_CACHE"] = folder
-        original = sample(name, Path(folder))
-        path, index = Path(folder) / f"input{SAMPLES[name][0]}", Path(folder) / "index.npz"
+        path, index = make(name, Path(folder), EVENTS), Path(folder) / "index.npz"
+        original, options = path.read_bytes(), FORMATS[name][2]
         for seed in range(first, last):
             if current is not None:
                 current.value = seed
             path.write_bytes(mutate(original, np.random.default_rng([seed, len(name)])))
             signal.alarm(SECONDS_AN_INPUT)
             try:
-                read_everything(path, index)
+                read_everything(path, index, options if seed % 2 else {})
                 readable += 1
             except InputError:
                 refused += 1
@@ -131,7 +101,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=100_000, help="mutated inputs of each format")
     parser.add_argument("--first", type=int, default=0, help="seed of the first input")
-    parser.add_argument("--formats", nargs="*", default=list(SAMPLES), choices=list(SAMPLES))
+    parser.add_argument("--formats", nargs="*", default=list(FORMATS), choices=list(FORMATS))
     arguments = parser.parse_args()
     context = multiprocessing.get_context("fork")
     failed = False

@@ -101,7 +101,9 @@ class DatReader(ArrayReader):
             if len(events):
                 self.width = max(self.width, int(events.x.max()) + 1)
                 self.height = max(self.height, int(events.y.max()) + 1)
-        self.note(f"the header doesn't state the sensor; {self.width} x {self.height} is the extent of the events (state width= and height=)")
+        self.note(
+            f"the header doesn't state the sensor; {self.width} x {self.height} is the extent of the events (state width= and height=)"
+        )
 
 
 @compiled

@@ -1,6 +1,8 @@
 """Files that are whole or not there: write under a temporary name, rename at the end; and a look at a path before it is opened."""
 
+import glob
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,17 +39,19 @@ def _umask() -> int:
 
 def check_readable(path: Path) -> None:
     """Raise InputError unless the path is a file that can be read."""
-    if not path.exists():
-        near = sorted(p.name for p in path.parent.glob(f"{path.stem[:3]}*"))[:5] if path.parent.is_dir() and path.stem else []
-        hint = f"; did you mean {', '.join(near)}?" if near else ""
-        raise InputError(f"{path}: no such file{hint}")
-    if path.is_dir():
-        raise InputError(f"{path}: is a directory; expected one recording (for a ROS 2 bag, give the .mcap file inside)")
-    if not path.is_file():
-        raise InputError(f"{path}: is not a regular file; expected a recording on disk")
     try:
-        path.open("rb").close()
+        mode = path.stat().st_mode
+        if stat.S_ISREG(mode):
+            path.open("rb").close()
+            return
+    except FileNotFoundError as error:
+        near = sorted(p.name for p in path.parent.glob(f"{glob.escape(path.stem[:3])}*"))[:5] if path.stem and path.parent.is_dir() else []
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        raise InputError(f"{path}: no such file{hint}") from error
     except PermissionError as error:
-        raise InputError(f"{path}: no permission to read it; `chmod u+r {path}` or ask its owner") from error
-    except OSError as error:
-        raise InputError(f"{path}: can't be opened ({error.strerror})") from error
+        raise InputError(f"{path}: no permission to read it; `chmod u+r {path}`, or ask its owner") from error
+    except (OSError, ValueError) as error:  # a name that is too long, or with a zero byte
+        raise InputError(f"{path}: can't be opened ({error})") from error
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{path}: is a directory; expected one recording (for a ROS 2 bag, give the .mcap file inside)")
+    raise InputError(f"{path}: is not a regular file; expected a recording on disk")

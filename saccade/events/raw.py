@@ -32,7 +32,9 @@ class RawReader(IndexedReader):
         self._file = path.open("rb")
         if stated is None:
             self.width, self.height = self.index.extent
-            self.note(f"the header doesn't state the sensor; {self.width} x {self.height} is the extent of the events (state width= and height=)")
+            self.note(
+                f"the header doesn't state the sensor; {self.width} x {self.height} is the extent of the events (state width= and height=)"
+            )
 
     def chunks(self, mark: tuple[int, ...] | None = None) -> Iterator[tuple[tuple[int, ...], Events]]:
         position, *state = mark or (self._first, *START)
@@ -53,7 +55,9 @@ class RawReader(IndexedReader):
         if decoder.state[ORPHANS]:
             self.note(f"{decoder.state[ORPHANS]} events before the first time, row or vector base can't be placed and are left out")
         if decoder.state[FOREIGN]:
-            self.note(f"{decoder.state[FOREIGN]} words of a kind that {self._encoding} doesn't define are left out; the file may be damaged")
+            self.note(
+                f"{decoder.state[FOREIGN]} words of a kind that {self._encoding} doesn't define are left out; the file may be damaged"
+            )
 
     def close(self) -> None:
         self._file.close()

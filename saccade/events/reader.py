@@ -119,7 +119,7 @@ class ArrayReader(Reader):
     def stream(self, start_us: int | None = None, end_us: int | None = None) -> Iterator[Events]:
         first = 0 if start_us is None else self.position(start_us)
         last = self.count if end_us is None else self.position(end_us)
-        if start_us is not None:
+        if start_us is not None and first > 0:
             self._check_order(self.load(max(first - MARGIN, 0), first), max(first - MARGIN, 0), before_us=start_us)
         for i in range(first, last, CHUNK):
             events = self.load(i, min(i + CHUNK, last))
@@ -127,13 +127,11 @@ class ArrayReader(Reader):
                 self._check_order(events, i, after_us=start_us, before_us=end_us)
             self.fraction = min(i + CHUNK, last) / self.count
             yield events
-        if end_us is not None:
+        if end_us is not None and last < self.count:
             self._check_order(self.load(last, min(last + MARGIN, self.count)), last, after_us=end_us)
 
     def _check_order(self, events: Events, first: int, *, after_us: int | None = None, before_us: int | None = None) -> None:
         """Say where the order that bisection relied on is broken."""
-        if len(events) == 0:
-            return
         wrong = np.flatnonzero(np.diff(events.t) < 0)
         early = after_us is not None and int(events.t.min()) < after_us
         late = before_us is not None and int(events.t.max()) >= before_us
