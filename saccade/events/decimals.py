@@ -31,8 +31,7 @@ def parse_lines(text, kinds, exponent, t, x, y, p):
             while text[i] != NEWLINE:
                 i += 1
         if text[i] == NEWLINE:
-            i += 1
-            lines += 1
+            i, lines = i + 1, lines + 1
             continue
         for column in range(len(kinds)):
             if text[i] == NEWLINE:
@@ -47,8 +46,7 @@ def parse_lines(text, kinds, exponent, t, x, y, p):
                 value = 1 if mantissa == TRUE else 0
             else:
                 negative = text[i] == MINUS
-                if negative or text[i] == PLUS:
-                    i += 1
+                i += negative or text[i] == PLUS
                 while ZERO <= text[i] <= NINE and mantissa < EIGHTEEN_DIGITS:  # most numbers are whole and end here
                     mantissa = mantissa * 10 + (text[i] - ZERO)
                     state = DIGITS
@@ -57,8 +55,7 @@ def parse_lines(text, kinds, exponent, t, x, y, p):
                 while not _ends_field(text[i]):
                     mantissa, scale, power, state = _next(mantissa, scale, power, state, text[i])
                     i += 1
-                value, status = _finish(mantissa, scale - power if state & POWER_NEGATIVE else scale + power, state)
-                value = -value if negative else value
+                value, status = _finish(mantissa, scale - power if state & POWER_NEGATIVE else scale + power, state, negative)
                 status = EMPTY if i == start else _check(kind, value, status)
             if status != FINE:
                 return events, lines, status, start, column, saw
@@ -113,8 +110,8 @@ def _next(mantissa, scale, power, state, character):
 
 
 @compiled
-def _finish(mantissa, scale, state):
-    """mantissa * 10^scale, half to even, and whether that is a number, in range, and was whole."""
+def _finish(mantissa, scale, state, negative):
+    """+-mantissa * 10^scale, half to even, and whether that is a number, in range, and was whole."""
     if state & WRONG or not state & DIGITS or (state & POWER and not state & POWER_DIGITS):
         return 0, NOT_A_NUMBER
     rest = state & REST != 0
@@ -122,7 +119,7 @@ def _finish(mantissa, scale, state):
         for _ in range(min(scale, 18)):
             if mantissa < EIGHTEEN_DIGITS:
                 mantissa *= 10
-        return mantissa, OUT_OF_RANGE if mantissa >= EIGHTEEN_DIGITS else FINE
+        return -mantissa if negative else mantissa, OUT_OF_RANGE if mantissa >= EIGHTEEN_DIGITS else FINE
     if scale < -18:
         return 0, NOT_WHOLE if mantissa != 0 or rest else FINE
     divisor = 1
@@ -135,7 +132,7 @@ def _finish(mantissa, scale, state):
         value += 1
     if value >= EIGHTEEN_DIGITS:
         return value, OUT_OF_RANGE
-    return value, FINE if whole else NOT_WHOLE
+    return -value if negative else value, FINE if whole else NOT_WHOLE
 
 
 @compiled

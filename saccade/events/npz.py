@@ -49,7 +49,9 @@ class NpzReader(ArrayReader):
                 members = {
                     member.filename.removesuffix(".npy"): member for member in archive.infolist() if member.filename.endswith(".npy")
                 }
-                arrays = {name.split("/")[-1]: read_header(archive, member) for name, member in members.items()}
+                short = {name.split("/")[-1]: name for name in members}
+                names = short if len(short) == len(members) else {name: name for name in members}  # "events/t" is t, if there is one t
+                arrays = {name: read_header(archive, members[place]) for name, place in names.items()}
                 self._columns = self._choose(archive, arrays, order)
                 stated = self._stated_size(archive, arrays)
             self._check_columns()
@@ -85,16 +87,15 @@ class NpzReader(ArrayReader):
     def _times(self, first: int, last: int) -> np.ndarray:
         """Microseconds, rounded half to even; refuses what is no time."""
         values = self._columns["t"].read(first, last)
+        if values.dtype.kind == "f":
+            values = values.astype(np.float64)
         exponent = MICROSECONDS_EXPONENT[self._unit]
-        limit = LATEST_US / 10.0**exponent  # all below it stays exact in int64
-        with np.errstate(invalid="ignore"):
-            wrong = ~(np.abs(values.astype(np.float64)) < limit)
+        limit = min(int(LATEST_US / 10**exponent), 1 << 63)  # nanoseconds end with int64
+        wrong = ~((values > -limit) & (values < limit))
         if wrong.any():
             self._refuse("t", values, wrong, first, f"a time within 3,000 years (unit {self._unit})")
         if values.dtype.kind == "f":
-            return np.rint(values.astype(np.float64) * 10.0**exponent if exponent >= 0 else values.astype(np.float64) / 1000).astype(
-                np.int64
-            )
+            return np.rint(values * 10.0**exponent if exponent >= 0 else values / 10.0**-exponent).astype(np.int64)
         whole = values.astype(np.int64)
         if exponent >= 0:
             return whole * 10**exponent
@@ -171,15 +172,11 @@ class NpzReader(ArrayReader):
         unit = arrays.get("time_unit")
         if unit and unit.dtype.kind == "U" and unit.shape == () and not self._unit:
             self._unit = check_unit(str(columns_of(archive, unit, self._scratch)[0].read(0, 1)[0]))
-        sizes = [arrays[name] for name in ("width", "height") if name in arrays] or [
-            arrays[name] for name in ("sensor_size",) if name in arrays
+        names = ("width", "height") if "width" in arrays or "height" in arrays else ("sensor_size",)
+        columns = [
+            columns_of(archive, arrays[name], self._scratch)[0] for name in names if name in arrays and arrays[name].dtype.kind in "iu"
         ]
-        numbers = [
-            int(value)
-            for array in sizes
-            if array.dtype.kind in "iu"
-            for value in columns_of(archive, array, self._scratch)[0].read(0, 2 if array.shape else 1)
-        ]
+        numbers = [int(value) for column in columns for value in column.read(0, min(column.count, 3 - len(names)))]
         if len(numbers) < 2 or not all(0 < number <= 0x10000 for number in numbers[:2]):
             return 0, 0
         if "width" not in arrays:

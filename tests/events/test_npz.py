@@ -32,6 +32,7 @@ for name, column in (("t", T), ("x", X), ("y", Y), ("p", P)):
         ({"ts": T, "xs": X, "ys": Y, "ps": P * 2 - 1}, 1),
         ({"timestamps": T / 1e6, "x": X.astype(float), "y": Y.astype(">i4"), "polarity": P.astype(float)}, 1),
         ({"timestamp_ns": T.astype(np.uint64) * 1000, "x": X, "y": Y, "pol": P.astype(np.int8)}, 0),
+        ({"events/t_us": T, "events/x": X, "events/y": Y, "events/p": P, "width": np.array([70])}, 0),
         ({"events": TABLE}, 2),
         ({"events": TABLE[:, [1, 2, 0, 3]]}, 2),
         ({"arr_0": np.asfortranarray(TABLE)}, 2),
@@ -105,9 +106,10 @@ def test_whole_times_convert_exactly(tmp_path_factory, times, unit):
 def test_wrong_values_are_named_with_their_row(tmp_path, column, values, found):
     columns = {"t": np.array([1, 2, 3]), "x": np.array([1, 2, 3]), "y": np.array([1, 2, 3]), "p": np.array([0, 1, 1])} | {column: values}
     np.savez(tmp_path / "a.npz", **columns)
-    with pytest.raises(InputError) as error:
-        collect(NpzReader(tmp_path / "a.npz", time_unit="us"))
-    assert found in str(error.value)
+    for unit in ("us", "ns"):
+        with pytest.raises(InputError) as error:
+            collect(NpzReader(tmp_path / "a.npz", time_unit=unit))
+        assert found in str(error.value)
 
 
 def test_zero_and_one_event(tmp_path):
@@ -121,7 +123,16 @@ def test_zero_and_one_event(tmp_path):
         NpzReader(tmp_path / "a.npz")
 
 
-@pytest.mark.parametrize("arrays", [{}, {"t": T}, {"a": TABLE, "b": TABLE}, {"t": T, "ts": T, "x": X, "y": Y, "p": P}])
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {},
+        {"t": T},
+        {"left/t": T, "right/t": T, "x": X, "y": Y, "p": P},
+        {"a": TABLE, "b": TABLE},
+        {"t": T, "ts": T, "x": X, "y": Y, "p": P},
+    ],
+)
 def test_what_is_missing_is_said(tmp_path, arrays):
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(InputError, match="expected arrays t, x, y, p"):
