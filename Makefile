@@ -29,7 +29,7 @@ bench: $(VENV)/installed
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --constraint constraints.txt torch
-	$(PIP) install --constraint constraints.txt --editable ".[ros,video,test,oracles]"
+	$(PIP) install --constraint constraints.txt --editable ".[video,test,oracles]"
 	touch $@
 
 clean:

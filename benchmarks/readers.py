@@ -57,7 +57,7 @@ def main() -> None:
         sys.exit(f"{DATA} isn't there: this benchmark needs the real recordings")
     with tempfile.TemporaryDirectory() as folder:
         twin = Path(folder) / "imx636_10.8s_evt3.raw"
-        twin.write_bytes(lzma.open(DATA / "prophesee" / f"{twin.name}.xz").read())
+        twin.write_bytes(lzma.decompress((DATA / "prophesee" / f"{twin.name}.xz").read_bytes()))
         cases = [
             ("DAT, Gen1", DATA / "gen1" / "clip_td.dat", "expelliarmus", expelliarmus("dat")),
             ("EVT2, 640 x 480", DATA / "prophesee" / "gen3_vga_grass_96ms_evt2.raw", "expelliarmus", expelliarmus("evt2")),

@@ -3,11 +3,11 @@
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from tqdm import tqdm
@@ -24,7 +24,9 @@ from saccade.types import Events, InputError
 from saccade.viewer.picture import spread, write_sheet
 from saccade.viewer.video import FASTEST_FPS, write_video
 
-Recording = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RECORDING", help="Any event recording: DAT, RAW, HDF5, AEDAT4, ...")]
+Recording = Annotated[
+    Path, tyro.conf.Positional, tyro.conf.arg(metavar="RECORDING", help="Any event recording: DAT, RAW, HDF5, AEDAT4, ...")
+]
 Output = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="File to write.")]
 
 
@@ -39,7 +41,7 @@ class Opening:
     columns: str | None = None
     """Order of the columns of an npz, csv or txt file, e.g. "t x y p"; _ skips one."""
     time_unit: Literal["us", "ns", "ms", "s"] | None = None
-    """Unit of the times of an npz, csv or txt file."""
+    """Unit of the times of an npz, csv, txt or HDF5 file."""
     topic: str | None = None
     """Topic of a ROS bag that has several with events."""
     index: Path | None = None
@@ -58,6 +60,7 @@ class Opening:
 
 
 Reading = Annotated[Opening, tyro.conf.arg(name="")]
+AS_STATED = Opening()
 
 
 @contextmanager
@@ -74,7 +77,7 @@ def _progress(reader: Reader, what: str) -> Iterator[Iterator[Events]]:
         yield chunks()
 
 
-def info(recording: Recording, *, opening: Reading = Opening()) -> None:
+def info(recording: Recording, *, opening: Reading = AS_STATED) -> None:
     """Print what RECORDING holds (format, sensor, events, duration, rate over time, polarity) and what is wrong with it."""
     with opening.open(recording) as reader:
         with _progress(reader, "reading") as chunks:
@@ -91,7 +94,7 @@ def convert(
     clip_to_sensor: bool = False,
     start_at_zero: bool = False,
     overwrite: bool = False,
-    opening: Reading = Opening(),
+    opening: Reading = AS_STATED,
 ) -> None:
     """Write RECORDING to OUT: .h5 (DSEC's layout), .dat, .npz or .csv. OUT appears when it is complete, never half-written.
 
@@ -131,7 +134,7 @@ def view(
     end_s: float | None = None,
     slow: float = 1.0,
     overwrite: bool = False,
-    opening: Reading = Opening(),
+    opening: Reading = AS_STATED,
 ) -> None:
     """Show the frames that a detector would see: OUT is a .png (a sheet of eight, spread over the recording) or an .mp4.
 
@@ -176,7 +179,7 @@ def demo(*, out: Path = Path("demo")) -> None:
     print("\nTry your own recording: .venv/bin/saccade info FILE, then .venv/bin/saccade view FILE frames.mp4 --rate-hz 200")
 
 
-COMMANDS = {"demo": demo, "info": info, "convert": convert, "view": view}
+COMMANDS: dict[str, Callable[..., Any]] = {"demo": demo, "info": info, "convert": convert, "view": view}
 
 
 def main() -> None:

@@ -29,6 +29,7 @@ from tests.make.formats import FORMATS, make
 SECONDS_AN_INPUT = 20
 EVENTS = random_events(60, width=64, height=48, span_us=30_000, start_us=5_000)
 
+
 def mutate(data: bytes, random: np.random.Generator) -> bytes:
     """One to eight damages; places are drawn near the beginning as often as anywhere, since headers steer everything."""
     damaged = bytearray(data)
@@ -108,7 +109,9 @@ def main() -> None:
     for name in arguments.formats:
         start = time.perf_counter()
         readable = refused = 0
-        for first in range(arguments.first, arguments.first + arguments.inputs, 5000):  # a fresh process now and then, so that a crash is cheap
+        for first in range(
+            arguments.first, arguments.first + arguments.inputs, 5000
+        ):  # a fresh process now and then, so that a crash is cheap
             last = min(first + 5000, arguments.first + arguments.inputs)
             out, current = context.SimpleQueue(), context.Value("q", first)
             worker = context.Process(target=_work, args=(name, first, last, current, out))

@@ -1,4 +1,4 @@
-"""The checker of shapes and types that pytest switches on for the package: as PEP 484 has it, an int may stand where a float is asked for."""
+"""The checker of shapes and types that pytest switches on for the package. As PEP 484 has it, an int may stand for a float."""
 
 from beartype import BeartypeConf, beartype
 

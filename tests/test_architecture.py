@@ -34,7 +34,9 @@ def imports(path: Path) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path != PACKAGE / "__init__.py"], ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", [path for path in MODULES if path != PACKAGE / "__init__.py"], ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_imports_point_one_way(path: Path) -> None:
     own = layer(".".join(path.relative_to(ROOT).with_suffix("").parts))
     for name in imports(path):

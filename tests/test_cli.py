@@ -118,7 +118,9 @@ def test_view_writes_a_sheet_and_a_video(tmp_path: Path) -> None:
         assert video.streams.video[0].average_rate == 25
 
 
-@pytest.mark.parametrize(("arguments", "message"), [(("a.gif",), "expected .png or .mp4"), (("a.mp4", "--start-s", "99"), "no frame to write")])
+@pytest.mark.parametrize(
+    ("arguments", "message"), [(("a.gif",), "expected .png or .mp4"), (("a.mp4", "--start-s", "99"), "no frame to write")]
+)
 def test_view_refuses(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     result = run("view", STREET, tmp_path / arguments[0], *arguments[1:])
     assert result.returncode == 2
@@ -133,8 +135,9 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
 
 
 def test_the_sample_is_what_its_script_makes() -> None:
-    code = "import sys; sys.path.insert(0, 'examples'); import make_sample, numpy; e = make_sample.record(); print(len(e), e.t.sum(), e.x.sum(), e.p.sum())"
-    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True).stdout.split()
+    code = "from make_sample import record; e = record(); print(len(e), e.t.sum(), e.x.sum(), e.p.sum())"
+    command = [sys.executable, "-c", code]
+    made = subprocess.run(command, capture_output=True, text=True, cwd=ROOT / "examples", check=True).stdout.split()
     with open_events(STREET) as reader:
         events = collect(reader)
     assert made == [str(number) for number in (len(events), events.t.sum(), events.x.sum(), events.p.sum())]

@@ -2,6 +2,7 @@
 
 import os
 from bisect import bisect_right
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
 
@@ -66,14 +67,14 @@ class DatReader(ArrayReader):
         t, x, y, p = np.empty(n, np.int64), np.empty(n, np.uint16), np.empty(n, np.uint16), np.empty(n, np.bool_)
         _unpack(self._buffer[:n], t, x, y, p)
         cuts = [first, *(lap for lap in self._laps if first < lap < last), last]
-        for begin, end in zip(cuts, cuts[1:], strict=False):
+        for begin, end in pairwise(cuts):
             if laps := bisect_right(self._laps, begin):
                 t[begin - first : end - first] += laps * LAP_US
         return Events(t, x, y, p, self.width, self.height)
 
     def _read(self, records: np.ndarray, first: int) -> None:
         """Fill the array with records from number `first` on."""
-        got = os.preadv(self._file.fileno(), [memoryview(records).cast("B")], self._first + first * RECORD)
+        got = os.preadv(self._file.fileno(), [records.view(np.uint8).data], self._first + first * RECORD)
         if got != records.nbytes:
             raise InputError(f"{self._file.name}: became shorter while it was read; expected {self._count} events")
 
@@ -87,7 +88,7 @@ class DatReader(ArrayReader):
         """Numbers of the events at which the clock has started again: the few events looked at lie less than half a lap apart."""
         probes = sorted({i * (self._count - 1) // PROBES for i in range(PROBES + 1)}) if self._count else []
         laps = []
-        for begin, end in zip(probes, probes[1:], strict=False):
+        for begin, end in pairwise(probes):
             start = self._clock(begin)
             if start - self._clock(end) > LAP_US // 2:
                 while end - begin > 1:

@@ -15,7 +15,7 @@ HIGH, LAPS, LOW, ROW, BASE, POLARITY, ORPHANS, FOREIGN = range(8)
 UNKNOWN = -1
 START = (UNKNOWN, 0, 0, UNKNOWN, UNKNOWN, 0, 0, 0)
 
-WORD = {"EVT2": np.dtype("<u4"), "EVT2.1": np.dtype("<u8"), "EVT3": np.dtype("<u2")}
+WORD: dict[str, np.dtype] = {"EVT2": np.dtype("<u4"), "EVT2.1": np.dtype("<u8"), "EVT3": np.dtype("<u2")}
 
 
 class Decoder:

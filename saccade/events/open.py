@@ -45,26 +45,25 @@ def open_events(
     """Open any event recording; close it by `with` or `.close()`.
 
     width, height: the sensor, where the file doesn't state it (or states it wrong).
-    columns, time_unit: for npz, csv and txt, e.g. "t x y p" and "us"; what isn't given is read from the file or detected, with a note.
+    columns: for npz, csv and txt, e.g. "t x y p"; time_unit: for these and HDF5, one of us, ns, ms, s. What isn't given is read from
+        the file or detected, with a note.
     topic: for ROS bags with several event topics.
     index: where to keep the index of times; by default in the cache folder ($SACCADE_CACHE or ~/.cache/saccade).
     """
     path = Path(path)
     check_readable(path)
     _check_sensor(path, width, height)
-    size = {"width": width, "height": height}
-    kept = {"index_path": Path(index) if index else None}
-    layout = {"columns": columns, "time_unit": time_unit}
+    kept = Path(index) if index else None
     kind = recognise(path)
     _check_options(path, kind, columns=columns, time_unit=time_unit, topic=topic)
     makers: dict[str, Callable[[], Reader]] = {
-        "dat": lambda: DatReader(path, **size),
-        "raw": lambda: RawReader(path, **size, **kept),
-        "hdf5": lambda: Hdf5Reader(path, **size),
-        "aedat4": lambda: Aedat4Reader(path, **kept),
-        "ros": lambda: RosReader(path, topic=topic, **kept),
-        "npz": lambda: NpzReader(path, **size, **layout),
-        "text": lambda: TextReader(path, **size, **layout, **kept),
+        "dat": lambda: DatReader(path, width=width, height=height),
+        "raw": lambda: RawReader(path, width=width, height=height, index_path=kept),
+        "hdf5": lambda: Hdf5Reader(path, width=width, height=height, time_unit=time_unit),
+        "aedat4": lambda: Aedat4Reader(path, index_path=kept),
+        "ros": lambda: RosReader(path, topic=topic, index_path=kept),
+        "npz": lambda: NpzReader(path, width=width, height=height, columns=columns, time_unit=time_unit),
+        "text": lambda: TextReader(path, width=width, height=height, columns=columns, time_unit=time_unit, index_path=kept),
     }
     reader = makers[kind]()
     if reader.width * reader.height > MOST_PIXELS:
@@ -107,7 +106,7 @@ def _check_sensor(path: Path, width: int | None, height: int | None) -> None:
 
 def _check_options(path: Path, kind: str, **options: str | None) -> None:
     """An option that the format can't use would be ignored: say so instead."""
-    users = {"columns": ("npz", "text"), "time_unit": ("npz", "text"), "topic": ("ros",)}
+    users = {"columns": ("npz", "text"), "time_unit": ("npz", "text", "hdf5"), "topic": ("ros",)}
     for name, value in options.items():
         if value is not None and kind not in users[name]:
             raise InputError(f"{path}: {name}={value!r} has no meaning for a file of this format; leave it out")

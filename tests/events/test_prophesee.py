@@ -100,9 +100,15 @@ def test_evt21_in_either_order_of_halves(tmp_path: Path) -> None:
             assert_equal(collect(reader), source)
 
 
+def unpack(shared: Path, folder: Path, name: str) -> Path:
+    path = folder / name
+    path.write_bytes(lzma.decompress((shared / "data" / "prophesee" / f"{name}.xz").read_bytes()))
+    return path
+
+
 def test_twins_of_a_real_recording_are_equal(shared: Path, tmp_path: Path) -> None:
     for name in ("imx636_10.8s_evt3.raw", "imx636_10.8s.dat"):
-        (tmp_path / name).write_bytes(lzma.open(shared / "data" / "prophesee" / f"{name}.xz").read())
+        unpack(shared, tmp_path, name)
     with RawReader(tmp_path / "imx636_10.8s_evt3.raw") as raw, DatReader(tmp_path / "imx636_10.8s.dat") as dat:
         one, other = collect(raw), collect(dat)
         assert len(one) == raw.count == dat.count == 1_218_618
@@ -119,8 +125,7 @@ def test_evt3_equals_an_independent_decoder(shared: Path, tmp_path: Path, name: 
     evt3_package = pytest.importorskip("evt3")
     path = shared / "data" / "prophesee" / name
     if not path.exists():
-        path = tmp_path / name
-        path.write_bytes(lzma.open(shared / "data" / "prophesee" / f"{name}.xz").read())
+        path = unpack(shared, tmp_path, name)
     theirs = evt3_package.decode_file(str(path))
     with RawReader(path) as reader:
         ours = collect(reader)

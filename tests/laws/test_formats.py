@@ -132,8 +132,8 @@ def test_paths_that_cannot_be_opened(tmp_path: Path) -> None:
         open_events(tmp_path / "missing.raw")
     with pytest.raises(InputError, match="not a regular file"):
         open_events("/dev/null")
+    (tmp_path / "a.raw.xz").write_bytes(b"\xfd7zXZ\0")
     with pytest.raises(InputError, match=r"xz-compressed.*xz --decompress"):
-        (tmp_path / "a.raw.xz").write_bytes(b"\xfd7zXZ\0")
         open_events(tmp_path / "a.raw.xz")
 
 

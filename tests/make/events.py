@@ -37,9 +37,7 @@ def events(draw, *, width: int = 40, height: int = 30, latest_us: int = 200_000,
     if ordered:
         rows.sort(key=lambda row: row[0])
     t, x, y, p = zip(*rows, strict=True) if rows else ((), (), (), ())
-    return Events(
-        np.array(t, np.int64) + start_us, np.array(x, np.uint16), np.array(y, np.uint16), np.array(p, np.bool_), width, height
-    )
+    return Events(np.array(t, np.int64) + start_us, np.array(x, np.uint16), np.array(y, np.uint16), np.array(p, np.bool_), width, height)
 
 
 def assert_equal(got: Events, expected: Events) -> None:

@@ -10,7 +10,9 @@ from tests.make import aedat4, hdf5, prophesee, ros
 
 def _write_txt(path: Path, events: Events) -> None:
     rows = zip(events.t.tolist(), events.x.tolist(), events.y.tolist(), events.p.tolist(), strict=True)
-    path.write_text(f"# sensor {events.width} x {events.height}\n" + "".join(f"{t // 10**6}.{t % 10**6:06} {x} {y} {p:d}\n" for t, x, y, p in rows))
+    path.write_text(
+        f"# sensor {events.width} x {events.height}\n" + "".join(f"{t // 10**6}.{t % 10**6:06} {x} {y} {p:d}\n" for t, x, y, p in rows)
+    )
 
 
 def _ours(path: Path, events: Events) -> None:
