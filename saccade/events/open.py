@@ -66,6 +66,8 @@ def open_events(
         "text": lambda: TextReader(path, width=width, height=height, columns=columns, time_unit=time_unit, index_path=kept),
     }
     reader = makers[kind]()
+    if width is not None and height is not None:  # also where the file states another size
+        reader.width, reader.height = width, height
     if reader.width * reader.height > MOST_PIXELS:
         reader.close()
         raise InputError(f"{path}: states a sensor of {reader.width} x {reader.height} pixels, more than any has; state width= and height=")

@@ -172,6 +172,13 @@ def test_options_that_make_no_sense(options: dict, message: str, tmp_path: Path)
         open_events(make("dat", tmp_path, SOURCE), **options)
 
 
+@every_format
+def test_a_stated_sensor_goes_before_that_of_the_file(name: str, tmp_path: Path) -> None:
+    options = FORMATS[name][2] | {"width": 100, "height": 90}
+    with open_events(make(name, tmp_path, SOURCE), **options) as reader:
+        assert {(events.width, events.height) for events in reader} == {(100, 90)} == {(reader.width, reader.height)}
+
+
 def test_index_beside_the_recording_only_when_asked(tmp_path: Path) -> None:
     path = make("evt3", tmp_path, SOURCE)
     with open_events(path, index=tmp_path / "mine.npz") as reader:
