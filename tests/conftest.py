@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -20,6 +21,9 @@ def shared() -> Path:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SACCADE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
+
+settings.register_profile("saccade", deadline=None)  # the first call of a compiled function takes seconds
+settings.load_profile("saccade")
 
 # Two test processes on two cores: one thread each, or they crawl.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -16,7 +16,7 @@ from saccade.types import Events, InputError
 RECORD = 8
 KINDS = (0, 12)  # "2D event" and "CD event": the same bits
 LAP_US = 1 << 32  # the 32-bit clock starts again after 71 minutes
-PROBES = 256  # places at which laps are looked for: enough for 300 hours
+PROBES, MOST_PROBES = 256, 1 << 14  # places at which laps are looked for; times in wild disorder end at the larger number
 
 
 class DatReader(ArrayReader):
@@ -85,15 +85,23 @@ class DatReader(ArrayReader):
         return int.from_bytes(record, "little")
 
     def _find_laps(self) -> list[int]:
-        """Numbers of the events at which the clock has started again: the few events looked at lie less than half a lap apart."""
+        """Numbers of the events at which the clock has started again, from few events.
+
+        Between two that lie less than half a lap apart it shows as a large step back. So where a probe is an eighth of a lap after
+        the one before, or before it, those between are looked at too.
+        """
+        laps: list[int] = []
+        seen: set[int] = set()
         probes = sorted({i * (self._count - 1) // PROBES for i in range(PROBES + 1)}) if self._count else []
-        laps = []
-        for begin, end in pairwise(probes):
-            start = self._clock(begin)
-            if start - self._clock(end) > LAP_US // 2:
-                while end - begin > 1:
-                    middle = (begin + end) // 2
-                    begin, end = (begin, middle) if self._clock(middle) < start else (middle, end)
+        pairs = list(pairwise(probes))[::-1]
+        while pairs:
+            begin, end = pairs.pop()
+            seen.update((begin, end))
+            step = self._clock(end) - self._clock(begin)
+            if end - begin > 1 and abs(step) > LAP_US // 8 and len(seen) < MOST_PROBES:
+                middle = (begin + end) // 2
+                pairs += [(middle, end), (begin, middle)]
+            elif step < -LAP_US // 2:
                 laps.append(end)
         return laps
 

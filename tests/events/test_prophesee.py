@@ -171,6 +171,16 @@ def test_dat_clock_runs_round_after_71_minutes(tmp_path: Path) -> None:
             assert reader.between(times[i], times[i] + 1).t.tolist() == [times[i]]
 
 
+def test_dat_clock_runs_round_during_a_long_silence(tmp_path: Path) -> None:
+    """A burst, then a few events in two hours, then a burst: evenly spaced probes would see only the bursts."""
+    burst = np.arange(100_000)
+    times = np.concatenate([burst, np.arange(1, 8) * 1_000_000_000, 7_200_000_000 + burst])
+    zeros = np.zeros(len(times), np.uint16)
+    source = Events(times, zeros, zeros, zeros.astype(bool), 4, 4)
+    with DatReader(write_dat(tmp_path / "a.dat", source)) as reader:
+        assert_equal(collect(reader), source)
+
+
 def test_dat_of_the_real_clip(shared: Path) -> None:
     path = shared / "data" / "gen1" / "clip_td.dat"
     records = np.frombuffer(path.read_bytes().split(b"% Width 304\n", 1)[1][2:], "<u4").reshape(-1, 2)
