@@ -72,14 +72,14 @@ def scene(seconds: float, wall: np.ndarray) -> np.ndarray:
     return cyclist(image, 150 - 55 * seconds, 120)
 
 
-def record(seed: int = 0) -> Events:
+def record(seed: int = 0, steps: int = STEPS) -> Events:
     random = np.random.default_rng(seed)
     bricks = 0.4 + 0.12 * ((COLUMNS // 12 + (ROWS // 6) % 2 * 0.5) % 2 > 1) * (ROWS % 6 > 1)
     wall = np.where(ROWS < 86, bricks, 0.3) + random.normal(0, 0.01, COLUMNS.shape)
     threshold = CONTRAST * np.exp(random.normal(0, 0.05, COLUMNS.shape))
     level = np.log(scene(0.0, wall))
     parts = []
-    for step in range(1, STEPS + 1):
+    for step in range(1, steps + 1):
         change = (np.log(scene(step * STEP_US * 1e-6, wall)) - level) / threshold
         count = np.trunc(change).astype(int)
         level += count * threshold
