@@ -26,7 +26,7 @@ from saccade.types import InputError
 from tests.make.events import random_events
 from tests.make.formats import FORMATS, make
 
-SECONDS_AN_INPUT = 20
+SECONDS_AN_INPUT = 20  # of processor time
 EVENTS = random_events(60, width=64, height=48, span_us=30_000, start_us=5_000)
 
 
@@ -76,21 +76,22 @@ def fuzz(name: str, first: int, last: int, current: Synchronized | None = None) 
         os.environ["SACCADE_CACHE"] = folder
         path, index = make(name, Path(folder), EVENTS), Path(folder) / "index.npz"
         original, options = path.read_bytes(), FORMATS[name][2]
+        read_everything(path, index, options)  # compiles what is compiled
         for seed in range(first, last):
             if current is not None:
                 current.value = seed
             path.write_bytes(mutate(original, np.random.default_rng([seed, len(name)])))
-            signal.alarm(SECONDS_AN_INPUT)
+            signal.setitimer(signal.ITIMER_PROF, SECONDS_AN_INPUT)  # a hang ends the process
             try:
                 read_everything(path, index, options if seed % 2 else {})
                 readable += 1
             except InputError:
                 refused += 1
             except BaseException as error:
-                signal.alarm(0)
                 error.add_note(f"fuzz: format {name}, seed {seed}: python -m tests.fuzz --formats {name} --first {seed} --inputs 1")
                 raise
-            signal.alarm(0)
+            finally:
+                signal.setitimer(signal.ITIMER_PROF, 0)
     return readable, refused
 
 
@@ -109,10 +110,9 @@ def main() -> None:
     for name in arguments.formats:
         start = time.perf_counter()
         readable = refused = 0
-        for first in range(
-            arguments.first, arguments.first + arguments.inputs, 5000
-        ):  # a fresh process now and then, so that a crash is cheap
-            last = min(first + 5000, arguments.first + arguments.inputs)
+        end = arguments.first + arguments.inputs
+        for first in range(arguments.first, end, 5000):  # a fresh process now and then, so that a crash is cheap
+            last = min(first + 5000, end)
             out, current = context.SimpleQueue(), context.Value("q", first)
             worker = context.Process(target=_work, args=(name, first, last, current, out))
             worker.start()
