@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from saccade.events.bags import BAG_MAGIC, MCAP_MAGIC, Bag, Message, Place
-from saccade.events.evt import START, Columns, Decoder
+from saccade.events.evt import FOREIGN, ORPHANS, START, Columns, Decoder
 from saccade.events.reader import IndexedReader
 from saccade.types import Events, InputError
 
@@ -70,6 +70,10 @@ class RosReader(IndexedReader):
                 parts = []
         if parts:
             yield begin, self._join(parts)
+        if decoder.state[ORPHANS]:
+            self.note(f"{decoder.state[ORPHANS]} events before the first time, row or vector base can't be placed and are left out")
+        if decoder.state[FOREIGN]:
+            self.note(f"{decoder.state[FOREIGN]} words of a kind that EVT3 doesn't define are left out; the file may be damaged")
 
     def _join(self, parts: list[Columns]) -> Events:
         t, x, y, p = (np.concatenate(column) for column in zip(*parts, strict=True))

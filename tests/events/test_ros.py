@@ -126,3 +126,13 @@ def test_damage_is_told(suffix: str, tmp_path: Path) -> None:
     path.write_bytes(whole[:middle] + bytes(64) + whole[middle + 64 :])
     with pytest.raises(InputError, match=str(path)), RosReader(path) as reader:
         collect(reader)
+
+
+def test_events_before_the_first_time_are_counted(tmp_path: Path) -> None:
+    """A recorder starts in the middle of the sensor's words."""
+    with RosReader(write(tmp_path / "a.mcap", SOURCE, kind="evt3", skip=2)) as reader:
+        got = collect(reader)
+        lost = len(SOURCE) - len(got)
+        assert lost > 0
+        assert_equal(got, SOURCE[lost:])
+        assert reader.notes == [f"{lost} events before the first time, row or vector base can't be placed and are left out"]

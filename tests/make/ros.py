@@ -33,10 +33,10 @@ def typestore(ros: int):
     return store
 
 
-def messages(store, ros: int, events: Events, kind: str, per_message: int, frame: str = "cam", big_endian: bool = False):
-    """Time in ns and serialised bytes of every message."""
+def messages(store, ros: int, events: Events, kind: str, per_message: int, frame: str = "cam", big_endian: bool = False, skip: int = 0):
+    """Time in ns and serialised bytes of every message; `skip` words of EVT3 are missing at the beginning."""
     types = store.types
-    whole = np.frombuffer(evt3(events), "<u2") if kind == "evt3" else np.zeros(0)
+    whole = np.frombuffer(evt3(events), "<u2")[skip:] if kind == "evt3" else np.zeros(0)
     length = len(whole) if kind == "evt3" else len(events)
     for number, first in enumerate(range(0, max(length, 1), per_message)):
         part = events[first : first + per_message]
