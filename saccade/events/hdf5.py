@@ -12,7 +12,7 @@ import numpy as np
 
 from saccade.compiled import compiled
 from saccade.events import ecf
-from saccade.events.hdf5_layout import find_layout
+from saccade.events.hdf5_layout import check_heaps, find_layout
 from saccade.events.reader import CHUNK, ArrayReader
 from saccade.types import Events, InputError
 
@@ -28,6 +28,7 @@ class Hdf5Reader(ArrayReader):
     def __init__(self, path: Path, *, width: int | None = None, height: int | None = None, time_unit: str | None = None) -> None:
         super().__init__(path, width or 0, height or 0)
         with self._reading("open"):
+            check_heaps(path)
             self._file = h5py.File(path, "r")
         try:
             with self._reading("find events in"):

@@ -203,3 +203,15 @@ def test_cut_at_any_byte(layout: str, tmp_path: Path) -> None:
         path.write_bytes(data[:size])
         with pytest.raises(InputError, match=r"cut\.h5"):
             Hdf5Reader(path)
+
+
+def test_a_heap_that_would_hang_hdf5_is_refused(tmp_path: Path) -> None:
+    """Found by fuzzing: the length of the text "346x260" grown by 16 sends HDF5 2.0 into an endless loop."""
+    path = tmp_path / "a.h5"
+    write_prophesee(path, SOURCE[:100])
+    data = path.read_bytes()
+    at = data.index(b"346x260") - 8
+    assert data[at] == 7
+    path.write_bytes(data[:at] + bytes([7 + 16]) + data[at + 1 :])
+    with pytest.raises(InputError, match="heap of texts is damaged"):
+        Hdf5Reader(path)
