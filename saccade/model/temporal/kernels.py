@@ -1,0 +1,91 @@
+"""The linear recurrence compiled for CPU, in place: x[t] = decay[t] x[t-1] + x[t] on packed complex rows, and its gradient.
+
+Rows are pixels. They are walked in small blocks, all steps of one block before the next, so that a block's state stays in the cache
+and memory is read and written once. `shared` kernels have one decay per group of rows (a sample), `selective` ones one per row.
+"""
+
+import numpy as np
+
+from saccade.compiled import compiled
+
+BLOCK = 16  # rows; 16 KB per step at 128 states
+
+
+@compiled
+def _advance(a, previous, now):
+    half = a.shape[0] // 2
+    for p in range(half):
+        re, im = previous[p], previous[half + p]
+        now[p] += a[p] * re - a[half + p] * im
+        now[half + p] += a[p] * im + a[half + p] * re
+
+
+@compiled
+def _retreat(a, after, before):
+    """The adjoint of `_advance`: before += conj(a) after."""
+    half = a.shape[0] // 2
+    for p in range(half):
+        re, im = after[p], after[half + p]
+        before[p] += a[p] * re + a[half + p] * im
+        before[half + p] += a[p] * im - a[half + p] * re
+
+
+@compiled
+def _correlate(gradient, state, total):
+    """total += gradient conj(state): the gradient of the decay that multiplied `state`."""
+    half = gradient.shape[0] // 2
+    for p in range(half):
+        re, im = gradient[p], gradient[half + p]
+        total[p] += re * state[p] + im * state[half + p]
+        total[half + p] += im * state[p] - re * state[half + p]
+
+
+@compiled
+def scan_shared(decay, values, start):
+    """decay (1 or T, groups, 2P), values (T, rows, 2P) become the states, start (rows, 2P)."""
+    steps, rows, _ = values.shape
+    group = rows // decay.shape[1]
+    for first in range(0, rows, BLOCK):
+        for t in range(steps):
+            for row in range(first, min(first + BLOCK, rows)):
+                previous = values[t - 1, row] if t else start[row]
+                _advance(decay[min(t, decay.shape[0] - 1), row // group], previous, values[t, row])
+
+
+@compiled
+def reverse_shared(decay, gradients, states, start, decay_gradient, start_gradient):
+    """Gradients of the states become those of the values; sums over rows in float64 by blocks keep float32's digits."""
+    steps, rows, width = gradients.shape
+    group = rows // decay.shape[1]
+    partial = np.zeros(width, gradients.dtype)
+    for first in range(0, rows, BLOCK):
+        last = min(first + BLOCK, rows)
+        for t in range(steps - 1, -1, -1):
+            which = min(t, decay.shape[0] - 1)
+            for row in range(first, last):
+                previous = states[t - 1, row] if t else start[row]
+                _retreat(decay[which, row // group], gradients[t, row], gradients[t - 1, row] if t else start_gradient[row])
+                _correlate(gradients[t, row], previous, partial)
+                if row + 1 == last or (row + 1) % group == 0:
+                    decay_gradient[which, row // group] += partial
+                    partial[:] = 0
+
+
+@compiled
+def scan_selective(decay, values, start):
+    """The same with a decay for every row: decay (T, rows, 2P)."""
+    steps, rows, _ = values.shape
+    for first in range(0, rows, BLOCK):
+        for t in range(steps):
+            for row in range(first, min(first + BLOCK, rows)):
+                _advance(decay[t, row], values[t - 1, row] if t else start[row], values[t, row])
+
+
+@compiled
+def reverse_selective(decay, gradients, states, start, decay_gradient, start_gradient):
+    steps, rows, _ = gradients.shape
+    for first in range(0, rows, BLOCK):
+        for t in range(steps - 1, -1, -1):
+            for row in range(first, min(first + BLOCK, rows)):
+                _retreat(decay[t, row], gradients[t, row], gradients[t - 1, row] if t else start_gradient[row])
+                _correlate(gradients[t, row], states[t - 1, row] if t else start[row], decay_gradient[t, row])
