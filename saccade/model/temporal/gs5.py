@@ -1,0 +1,74 @@
+"""Gated S5 (ours, beyond the paper): a linear scan whose input chooses the pace and passes bounded gates.
+
+The gates see the input only, so the recurrence stays linear in the state and true to dt: time runs at m = 4 sigmoid(..) dt, the
+state moves by the zero-order hold of that step, and two half steps under a held input are one step.
+"""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from saccade.model.temporal import initialise
+from saccade.model.temporal.discretise import zero_order_hold
+from saccade.model.temporal.interface import LayerState, check_features, check_state, check_steps
+from saccade.model.temporal.pairs import Pair, pack, product
+from saccade.model.temporal.scan import linear_scan
+from saccade.types import InputError
+
+FASTEST = 4.0  # times the clock, when a pixel asks for it
+
+
+class GatedS5(nn.Module):
+    """dim / 2 complex states, so that [real | imaginary] is as wide as the features. State: ((B, H, W, dim),)."""
+
+    def __init__(self, dim: int, *, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        if dim < 2 or dim % 2:
+            raise InputError(f"gs5: dim={dim} must be even: states are pairs")
+        self.dim = dim
+        random = initialise.numpy_generator(generator)
+        turning = 1j * np.linspace(0, 1, dim // 2) if dim > 2 else np.array([1j])
+        eigenvalues = initialise.clip_spectrum(random, turning)
+        self.log_decay = nn.Parameter(torch.tensor(np.log(-eigenvalues.real), dtype=torch.get_default_dtype()))
+        self.frequency = nn.Parameter(torch.tensor(eigenvalues.imag, dtype=torch.get_default_dtype()))
+        self.norm = nn.LayerNorm(dim)
+        self.pace = nn.Linear(dim, dim // 2)
+        self.admit = nn.Linear(dim, dim)
+        self.content = nn.Linear(dim, dim, bias=False)  # no bias: silence admits nothing, so it decays
+        self.observe = nn.Linear(dim, dim)
+        self.show = nn.Linear(dim, dim)
+        nn.init.constant_(self.pace.bias, -math.log(FASTEST - 1))  # the clock's own pace
+        nn.init.zeros_(self.observe.bias)
+        with torch.no_grad():  # what is remembered is shown from the first training step on
+            self.observe.weight.mul_(0.1).add_(torch.eye(dim))
+
+    def initial_state(self, x: Tensor) -> LayerState:
+        check_features("gs5", x, self.dim)
+        return (torch.zeros(*x.shape[1:], dtype=self.log_decay.dtype, device=x.device),)
+
+    def forward(self, x: Tensor, state: LayerState, dt: Tensor) -> tuple[Tensor, LayerState]:
+        check_features("gs5", x, self.dim)
+        check_state("gs5", state, [tuple(x.shape[1:])], self.log_decay)
+        check_steps("gs5", dt, x)
+        u = self.norm(x.to(self.log_decay.dtype))
+        pace, admit, content = self.pace(u), self.admit(u), self.content(u)
+        with torch.autocast(x.device.type, enabled=False):  # what makes the state stays in full precision
+            full = self.log_decay.dtype
+            step = FASTEST * torch.sigmoid(pace.to(full)) * dt.to(full)[..., None, None, None]
+            (real, imag), unit = self.eigenvalues(), self._unit_gain()
+            decay, gain = zero_order_hold((real, imag), step)
+            admitted = (torch.sigmoid(admit.to(full)) * torch.tanh(content.to(full))).chunk(2, -1)
+            values = pack(product((gain[0] * unit, gain[1] * unit), admitted))
+            states = linear_scan(pack(decay).flatten(1, 3), values.flatten(1, 3), state[0].flatten(0, 2)).view(x.shape)
+        return torch.tanh(self.observe(states)) * torch.sigmoid(self.show(u)), (states[-1].clone(),)
+
+    def eigenvalues(self) -> Pair:
+        return -self.log_decay.exp(), self.frequency
+
+    def _unit_gain(self) -> Tensor:
+        """sqrt(1 - |decay|^2) over the size of the gain, both at one training step: a held state of unit power."""
+        real, imag = self.eigenvalues()
+        _, gain = zero_order_hold((real, imag), torch.ones_like(real))
+        return torch.sqrt(-torch.expm1(2 * real)) / torch.sqrt(gain[0].square() + gain[1].square())

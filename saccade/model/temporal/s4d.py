@@ -1,0 +1,101 @@
+"""S4D: one diagonal system per channel (Gu et al. 2022), in kernel form for clips and as a recurrence for streams."""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from saccade.model.temporal import initialise, siso
+from saccade.model.temporal.antialias import Transfer, band_weights, check_band
+from saccade.model.temporal.discretise import DISCRETISATIONS, Discretisation
+from saccade.model.temporal.initialise import Initialisation, Timescales
+from saccade.model.temporal.interface import LayerState, check_features, check_state, check_steps
+from saccade.model.temporal.pairs import Pair, pack, product
+from saccade.types import InputError
+
+
+class S4D(nn.Module):
+    """`order` real states per channel, as conjugate pairs. State: ((B, C, order, H, W) [real | imaginary],)."""
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        order: int = 32,
+        initialisation: Initialisation = "legs",
+        discretisation: Discretisation = "zoh",
+        timescales: Timescales = "published",
+        step_limits: tuple[float, float] = (0.001, 0.1),
+        bandlimit: float | None = None,
+        rolloff: float = 0.0,
+        form: siso.Form = "auto",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        check_band(bandlimit, rolloff)
+        if discretisation not in DISCRETISATIONS or timescales not in ("published", "clip") or form not in ("auto", "kernel", "recurrence"):
+            raise InputError(f"s4d: no discretisation {discretisation!r}, timescales {timescales!r} or form {form!r}")
+        self.dim, self.order, self.discretisation, self.form = dim, order, discretisation, form
+        self.bandlimit, self.rolloff = bandlimit, rolloff
+        random = initialise.numpy_generator(generator)
+        modes = initialise.modes(initialisation, order)
+        log_step = initialise.published_log_step(random, dim, step_limits)
+        eigenvalues = np.tile(modes.eigenvalues, (dim, 1))
+        # The diagonal half of LegS approaches the full system with half its input (S4D, theorem 3); the others start from ones.
+        one = modes.vectors.conj().T @ initialise.legs_input(order) / 2 if initialisation == "legs" else np.ones(order // 2) + 0j
+        control = np.tile(one, (dim, 1))
+        if timescales == "clip":
+            log_step = np.zeros(dim)
+            eigenvalues = initialise.clip_spectrum(random, eigenvalues)
+            control = initialise.unit_gain(eigenvalues) * control / np.abs(control) * (2 / order) ** 0.5
+        observe = random.normal(size=(dim, order // 2, 2)) * 2**0.5  # twice a complex normal: y = Re(C x) over one of each pair
+        self.log_decay = nn.Parameter(torch.tensor(np.log(-eigenvalues.real), dtype=torch.get_default_dtype()))
+        self.frequency = nn.Parameter(torch.tensor(eigenvalues.imag, dtype=torch.get_default_dtype()))
+        self.B = nn.Parameter(initialise.real_pairs(control))
+        self.C = nn.Parameter(torch.tensor(observe, dtype=torch.get_default_dtype()))
+        self.D = nn.Parameter(torch.tensor(random.normal(size=dim), dtype=torch.get_default_dtype()))
+        self.log_step = nn.Parameter(torch.tensor(log_step, dtype=torch.get_default_dtype()))
+
+    def initial_state(self, x: Tensor) -> LayerState:
+        check_features("s4d", x, self.dim)
+        return (torch.zeros(x.shape[1], self.dim, self.order, *x.shape[2:4], dtype=self.D.dtype, device=x.device),)
+
+    def forward(self, x: Tensor, state: LayerState, dt: Tensor) -> tuple[Tensor, LayerState]:
+        check_features("s4d", x, self.dim)
+        check_state("s4d", state, [(x.shape[1], self.dim, self.order, *x.shape[2:4])], self.D)
+        equal_steps = check_steps("s4d", dt, x)
+        with torch.autocast(x.device.type, enabled=False):
+            steps = (dt[:1, :1] if equal_steps else dt).to(self.D.dtype)[..., None, None] * self.log_step.exp()[:, None]
+            (real, imag), gain = DISCRETISATIONS[self.discretisation](self.eigenvalues(), steps)
+
+            def advance(t: int, states: Tensor) -> Tensor:
+                which = min(t, len(real) - 1)
+                moved = product((real[which][..., None], imag[which][..., None]), states.chunk(2, 2))
+                return torch.cat(moved, 2)
+
+            u = siso.to_signal(x.to(self.D.dtype))
+            control = pack(product(gain, self.B.unbind(-1)))
+            y, last = siso.run(advance, control, pack(self._observe_conjugate()), u, state[0].flatten(3), self.form)
+            y = siso.from_signal(y + self.D[:, None, None] * u, *x.shape[2:4])
+        return y, (last.view(state[0].shape),)
+
+    def eigenvalues(self) -> Pair:
+        """Real parts are negative whatever the parameters are: no state can grow."""
+        return -self.log_decay.exp(), self.frequency
+
+    def band(self) -> Tensor | None:
+        return band_weights(self.log_step.exp()[:, None] * self.frequency.abs() / (2 * torch.pi), self.bandlimit, self.rolloff)
+
+    def _observe_conjugate(self) -> Pair:
+        real, imag = self.C.unbind(-1)
+        band = self.band()
+        return (real, -imag) if band is None else (real * band, -imag * band)
+
+    def transfer(self) -> Transfer:
+        """`dim` separate systems of one input and output, per training window."""
+        step, (real, imag) = self.log_step.exp()[:, None], self.eigenvalues()
+        control, observe = self.B.unbind(-1), self._observe_conjugate()
+        return Transfer(
+            (real * step, imag * step),
+            ((control[0] * step)[..., None], (control[1] * step)[..., None]),
+            (observe[0][:, None], -observe[1][:, None]),
+        )
