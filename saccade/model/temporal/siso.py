@@ -17,7 +17,7 @@ Form = Literal["auto", "kernel", "recurrence"]
 Advance = Callable[[int, Tensor], Tensor]  # (t, states) -> A[t] states
 Signal = Float[Tensor, "B C T pixels"]
 States = Float[Tensor, "B C N pixels"]
-Control = Float[Tensor, "T groups C N"]  # groups: 1 or B
+Control = Float[Tensor, "#T groups C N"]  # groups: 1 or B
 Observe = Float[Tensor, "C N"]
 
 KERNEL_STEPS = 64  # the kernel's matrices grow with the square of the steps; longer clips go piece by piece
