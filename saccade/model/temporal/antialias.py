@@ -10,14 +10,14 @@ from saccade.model.temporal.pairs import Pair, quotient
 from saccade.types import InputError
 
 
-def check_band(bandlimit: float | None, rolloff: float) -> None:
+def check_band(bandlimit: float | int | None, rolloff: float | int) -> None:
     if bandlimit is not None and not 0 <= bandlimit < math.inf:
         raise InputError(f"bandlimit={bandlimit}: expected a fraction of Nyquist above 0, or None or 0 to let everything pass")
     if not 0 <= rolloff <= 1:
         raise InputError(f"rolloff={rolloff}: expected a fraction of the band between 0 (sharp) and 1")
 
 
-def band_weights(turns: Tensor, bandlimit: float | None, rolloff: float) -> Tensor | None:
+def band_weights(turns: Tensor, bandlimit: float | int | None, rolloff: float | int) -> Tensor | None:
     """What multiplies C for states that make `turns` per training step: 1 up to bandlimit / 2, 0 above; None = no limit.
 
     At the training step the paper's dt / r cancels, so that no state that was silent in training wakes up at another rate. With

@@ -5,14 +5,11 @@ published weights were trained with. `euler` is kept for comparison.
 """
 
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from saccade.model.temporal.pairs import Pair, quotient
-
-Discretisation = Literal["zoh", "bilinear", "euler"]
 
 
 def zero_order_hold(eigenvalues: Pair, step: Tensor) -> tuple[Pair, Pair]:

@@ -1,7 +1,6 @@
 """Where the memory starts: spectra of the HiPPO family and timescales (paper appendix B; S4D: Gu et al. 2022). numpy, once per layer."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -9,8 +8,7 @@ from jaxtyping import Complex128, Float64
 
 from saccade.types import InputError
 
-Initialisation = Literal["legs", "inv", "lin"]
-Timescales = Literal["published", "clip"]
+TIMESCALES = "published", "clip"
 Spectrum = Complex128[np.ndarray, "n"]
 
 CLIP_TIME_CONSTANTS = 1.0, 30.0  # training steps
@@ -59,7 +57,7 @@ def rotations(upper: Spectrum) -> Modes:
     return Modes(upper, np.kron(np.eye(len(upper)), np.array([[1.0], [-1j]]) * np.sqrt(0.5)))
 
 
-def modes(initialisation: Initialisation, order: int) -> Modes:
+def modes(initialisation: str, order: int) -> Modes:
     """`order` is the size of the real matrix: 2 x the number of conjugate pairs."""
     if order < 2 or order % 2:
         raise InputError(f"a memory of order {order}: the order must be even and positive, to hold conjugate pairs")
@@ -73,7 +71,7 @@ def modes(initialisation: Initialisation, order: int) -> Modes:
     raise InputError(f"initialisation {initialisation!r}: expected one of legs, inv, lin")
 
 
-def blocks_of_modes(initialisation: Initialisation, order: int, blocks: int) -> Modes:
+def blocks_of_modes(initialisation: str, order: int, blocks: int) -> Modes:
     """`blocks` (the paper's J) equal matrices on the diagonal instead of one large one."""
     if blocks < 1 or order % (2 * blocks):
         raise InputError(f"an order of {order} can't be cut into {blocks} blocks of even size")
@@ -83,6 +81,8 @@ def blocks_of_modes(initialisation: Initialisation, order: int, blocks: int) -> 
 
 def published_log_step(random: np.random.Generator, count: int, limits: tuple[float, float]) -> Float64[np.ndarray, "n"]:
     """Log-uniform in [limits): a state's share of a training window."""
+    if not 0 < limits[0] < limits[1]:
+        raise InputError(f"step_limits={limits}: expected 0 < lowest < highest")
     return random.uniform(np.log(limits[0]), np.log(limits[1]), count)
 
 

@@ -1,5 +1,6 @@
 """The one interface of memory, and the checks that every layer makes before it computes."""
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import torch
@@ -17,6 +18,11 @@ class TemporalLayer(Protocol):
     def initial_state(self, x: Tensor) -> LayerState: ...
 
     def __call__(self, x: Tensor, state: LayerState, dt: Tensor) -> tuple[Tensor, LayerState]: ...
+
+
+def check_option(where: str, value: str, options: Iterable[str]) -> None:
+    if value not in options:
+        raise InputError(f"{where} {value!r}: expected one of {', '.join(options)}")
 
 
 def check_features(name: str, x: Tensor, channels: int) -> None:

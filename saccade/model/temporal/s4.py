@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from saccade.model.temporal import initialise, siso
-from saccade.model.temporal.interface import LayerState, check_features, check_state, check_steps
+from saccade.model.temporal.interface import LayerState, check_features, check_option, check_state, check_steps
 from saccade.model.temporal.pairs import Pair, pack, quotient
-from saccade.types import InputError
 
 
 class S4(nn.Module):
@@ -24,14 +23,12 @@ class S4(nn.Module):
         order: int = 32,
         discretisation: str = "bilinear",
         step_limits: tuple[float, float] = (0.001, 0.1),
-        form: siso.Form = "auto",
+        form: str = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        if discretisation not in ("bilinear", "zoh"):
-            raise InputError(f"s4: discretisation {discretisation!r}: expected bilinear or zoh (explicit Euler of the full LegS matrix diverges)")
-        if form not in ("auto", "kernel", "recurrence"):
-            raise InputError(f"s4: form {form!r}: expected auto, kernel or recurrence")
+        check_option("s4 (explicit Euler of the full LegS matrix diverges): discretisation", discretisation, ("bilinear", "zoh"))
+        check_option("s4: form", form, siso.FORMS)
         self.dim, self.order, self.discretisation, self.form = dim, order, discretisation, form
         random = initialise.numpy_generator(generator)
         modes = initialise.modes("legs", order)

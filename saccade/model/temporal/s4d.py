@@ -6,11 +6,9 @@ from torch import Tensor, nn
 
 from saccade.model.temporal import initialise, siso
 from saccade.model.temporal.antialias import Transfer, band_weights, check_band
-from saccade.model.temporal.discretise import DISCRETISATIONS, Discretisation
-from saccade.model.temporal.initialise import Initialisation, Timescales
-from saccade.model.temporal.interface import LayerState, check_features, check_state, check_steps
+from saccade.model.temporal.discretise import DISCRETISATIONS
+from saccade.model.temporal.interface import LayerState, check_features, check_option, check_state, check_steps
 from saccade.model.temporal.pairs import Pair, pack, product
-from saccade.types import InputError
 
 
 class S4D(nn.Module):
@@ -21,19 +19,20 @@ class S4D(nn.Module):
         dim: int,
         *,
         order: int = 32,
-        initialisation: Initialisation = "legs",
-        discretisation: Discretisation = "zoh",
-        timescales: Timescales = "published",
+        initialisation: str = "legs",
+        discretisation: str = "zoh",
+        timescales: str = "published",
         step_limits: tuple[float, float] = (0.001, 0.1),
-        bandlimit: float | None = None,
-        rolloff: float = 0.0,
-        form: siso.Form = "auto",
+        bandlimit: float | int | None = None,
+        rolloff: float | int = 0.0,
+        form: str = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         check_band(bandlimit, rolloff)
-        if discretisation not in DISCRETISATIONS or timescales not in ("published", "clip") or form not in ("auto", "kernel", "recurrence"):
-            raise InputError(f"s4d: no discretisation {discretisation!r}, timescales {timescales!r} or form {form!r}")
+        check_option("s4d: discretisation", discretisation, DISCRETISATIONS)
+        check_option("s4d: timescales", timescales, initialise.TIMESCALES)
+        check_option("s4d: form", form, siso.FORMS)
         self.dim, self.order, self.discretisation, self.form = dim, order, discretisation, form
         self.bandlimit, self.rolloff = bandlimit, rolloff
         random = initialise.numpy_generator(generator)

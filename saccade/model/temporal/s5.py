@@ -10,12 +10,10 @@ from torch import Tensor, nn
 from saccade.model.temporal import initialise
 from saccade.model.temporal.antialias import Transfer, band_weights, check_band
 from saccade.model.temporal.diagonal import diagonal_system
-from saccade.model.temporal.discretise import DISCRETISATIONS, Discretisation
-from saccade.model.temporal.initialise import Initialisation, Timescales
-from saccade.model.temporal.interface import LayerState, check_features, check_state, check_steps
+from saccade.model.temporal.discretise import DISCRETISATIONS
+from saccade.model.temporal.interface import LayerState, check_features, check_option, check_state, check_steps
 from saccade.model.temporal.pairs import Pair, multiply, pack, product
 from saccade.model.temporal.scan import grouped, linear_scan
-from saccade.types import InputError
 
 
 class S5(nn.Module):
@@ -26,20 +24,21 @@ class S5(nn.Module):
         dim: int,
         *,
         spectrum: str = "whole",
-        initialisation: Initialisation = "legs",
+        initialisation: str = "legs",
         blocks: int = 1,
-        discretisation: Discretisation = "zoh",
-        timescales: Timescales = "published",
+        discretisation: str = "zoh",
+        timescales: str = "published",
         step_limits: tuple[float, float] = (0.001, 0.1),
-        bandlimit: float | None = None,
-        rolloff: float = 0.0,
+        bandlimit: float | int | None = None,
+        rolloff: float | int = 0.0,
         bidirectional: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         check_band(bandlimit, rolloff)
-        if spectrum not in ("whole", "half") or discretisation not in DISCRETISATIONS or timescales not in ("published", "clip"):
-            raise InputError(f"s5: no spectrum {spectrum!r}, discretisation {discretisation!r} or timescales {timescales!r}")
+        check_option("s5: spectrum", spectrum, ("whole", "half"))
+        check_option("s5: discretisation", discretisation, DISCRETISATIONS)
+        check_option("s5: timescales", timescales, initialise.TIMESCALES)
         self.dim, self.discretisation, self.bidirectional = dim, discretisation, bidirectional
         self.bandlimit, self.rolloff = bandlimit, rolloff
         random = initialise.numpy_generator(generator)

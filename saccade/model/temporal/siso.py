@@ -7,13 +7,12 @@ carries state exactly, and needs no equal steps.
 """
 
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-Form = Literal["auto", "kernel", "recurrence"]
+FORMS = "auto", "kernel", "recurrence"
 Advance = Callable[[int, Tensor], Tensor]  # (t, states) -> A[t] states
 Signal = Float[Tensor, "B C T pixels"]
 States = Float[Tensor, "B C N pixels"]
@@ -49,7 +48,7 @@ def convolve(advance: Advance, control: Control, observe: Observe, u: Signal, st
     return output[..., :steps] @ u + output[..., steps:] @ start, last[..., :steps] @ u + last[..., steps:] @ start
 
 
-def run(advance: Advance, control: Control, observe: Observe, u: Signal, start: States, form: Form) -> tuple[Signal, States]:
+def run(advance: Advance, control: Control, observe: Observe, u: Signal, start: States, form: str) -> tuple[Signal, States]:
     """The form that suits the length, in pieces of KERNEL_STEPS."""
     steps = u.shape[2]
     control = control.expand(steps, *control.shape[1:])

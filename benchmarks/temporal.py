@@ -1,0 +1,172 @@
+"""Speed and memory of the temporal layers, as ratios in one run: `python -m benchmarks.temporal`.
+
+The reference is the method of the paper's listing, written plainly: complex numbers, a discretised B for every pixel (its step may
+differ), a recursive associative scan over pixels under vmap. Runs are interleaved and the best of several counts.
+"""
+
+import argparse
+import gc
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from saccade.model.temporal.lstm import LSTM
+from saccade.model.temporal.s5 import S5
+
+TRAINING = {"T": 21, "B": 8, "H": 32, "W": 40, "C": 128}
+STEP = {"T": 1, "B": 1, "H": 64, "W": 80, "C": 64}
+
+
+def reference(layer: S5, x: Tensor, state: Tensor, dt: float) -> tuple[Tensor, Tensor]:
+    """x (pixels, T, H), state (pixels, P) complex. Bilinear, as the listing."""
+    eigenvalues = torch.complex(*layer.eigenvalues())
+    control, observe = torch.view_as_complex(layer.B), torch.view_as_complex(layer.C)
+
+    def pixel(signal: Tensor, start: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        step = scale * layer.log_step.exp()
+        denominator = 1 / (1 - step / 2 * eigenvalues)
+        decay = denominator * (1 + step / 2 * eigenvalues)
+        discretised = (denominator * step)[:, None] * control
+        values = torch.vmap(lambda u: discretised @ u)(signal.to(discretised.dtype))
+        values = torch.cat([values[:1] + decay * start, values[1:]])  # the listing drops the state; its cost is kept
+        states = recursive_scan((decay.expand(values.shape), values))[1]
+        return torch.vmap(lambda one: (observe @ one).real)(states) + layer.D * signal, states[-1]
+
+    return torch.vmap(pixel)(x, state, torch.full((len(x),), dt))
+
+
+def recursive_scan(elements: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    def combine(first: tuple[Tensor, ...], second: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        return second[0] * first[0], second[0] * first[1] + second[1]
+
+    length = elements[0].shape[0]
+    if length < 2:
+        return elements
+    ends = recursive_scan(combine(tuple(e[0 : length - 1 : 2] for e in elements), tuple(e[1::2] for e in elements)))
+    if length == 2:
+        return tuple(torch.cat([e[:1], end]) for e, end in zip(elements, ends, strict=True))  # type: ignore[return-value]
+    between = combine(tuple(end[: (length - 1) // 2] for end in ends), tuple(e[2::2] for e in elements))
+    even = [torch.cat([e[:1], part]) for e, part in zip(elements, between, strict=True)]
+    padded = [F.pad(end, (0, 0, 0, 1)) if len(end) < len(part) else end for end, part in zip(ends, even, strict=True)]
+    return tuple(torch.stack([part, end], 1).flatten(0, 1)[:length] for part, end in zip(even, padded, strict=True))  # type: ignore[return-value]
+
+
+def subjects(shape: dict[str, int], training: bool) -> dict[str, Callable[[], object]]:
+    """Name -> one call: forward + backward if training, else one streaming step without gradients."""
+    torch.manual_seed(0)
+    dims, channels = [shape[axis] for axis in "TBHWC"], shape["C"]
+    x, dt = torch.randn(dims), torch.ones(dims[:2])
+    pixels = x.flatten(1, 3).transpose(0, 1).contiguous()
+    layers = {
+        "S5, P = d": S5(channels, discretisation="bilinear"),
+        "S5, P = d/2": S5(channels, discretisation="bilinear", spectrum="half"),
+        "LSTM": LSTM(channels),
+    }
+    states = {name: layer.initial_state(x) for name, layer in layers.items()}
+    listing_state = torch.zeros(len(pixels), channels, dtype=torch.complex64)
+    weights = {p: (torch.randn(2 * p, channels) / 16, torch.randn(channels, 2 * p) / 16) for p in (channels, channels // 2)}
+    x.requires_grad_(training)
+    pixels.requires_grad_(training)
+
+    def finish(y: Tensor, parameters: list[Tensor]) -> None:
+        if training:
+            torch.autograd.grad(y.sum(), parameters)
+
+    def layer_call(name: str) -> Callable[[], object]:
+        layer = layers[name]
+        return lambda: finish(layer(x, states[name], dt)[0], [x, *layer.parameters()])
+
+    def two_products(order: int) -> Callable[[], object]:
+        into, out = (weight.requires_grad_(training) for weight in weights[order])
+        return lambda: finish(F.linear(F.linear(x, into), out), [x, into, out])
+
+    listing = layers["S5, P = d"]
+    return {
+        "listing": lambda: finish(reference(listing, pixels, listing_state, 1.0)[0], [pixels, *listing.parameters()]),
+        **{name: layer_call(name) for name in layers},
+        "two GEMMs, P = d": two_products(channels),
+        "two GEMMs, P = d/2": two_products(channels // 2),
+    }
+
+
+def best_times(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Milliseconds, best of interleaved rounds; short calls are repeated within a round."""
+    best = dict.fromkeys(calls, float("inf"))
+    for call in calls.values():
+        call()
+    for _ in range(rounds):
+        for name, call in calls.items():
+            began = time.perf_counter()
+            call()
+            best[name] = min(best[name], 1000 * (time.perf_counter() - began))
+    return best
+
+
+def peak_megabytes(shape_name: str, name: str) -> float:
+    """Growth of the peak resident memory by one call, in a process of its own."""
+    code = f"from benchmarks.temporal import measure_peak; measure_peak({shape_name!r}, {name!r})"
+    return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+
+
+def measure_peak(shape_name: str, name: str) -> None:
+    torch.set_num_threads(1)
+    shape = {"training": TRAINING, "step": STEP}[shape_name]
+    small = {**shape, "B": 1, "H": 2, "W": 2}
+    with torch.set_grad_enabled(shape_name == "training"):
+        subjects(small, shape_name == "training")[name]()  # compiles
+        call = subjects(shape, shape_name == "training")[name]
+        gc.collect()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        call()
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+
+
+def bandwidth_gigabytes() -> float:
+    """Reading and writing a large tensor in place."""
+    block = torch.zeros(64_000_000)
+    times = best_times({"scale": lambda: block.mul_(1.0)}, 5)
+    return 2 * block.nbytes / times["scale"] / 1e6
+
+
+def report(shape_name: str, rounds: int, with_memory: bool) -> None:
+    shape, training = {"training": (TRAINING, True), "step": (STEP, False)}[shape_name]
+    with torch.set_grad_enabled(training):
+        calls = subjects(shape, training)
+        times = best_times(calls, rounds)
+    rows = shape["T"] * shape["B"] * shape["H"] * shape["W"]
+    print(f"\n### {shape_name}: T = {shape['T']}, {shape['B']} x {shape['H']} x {shape['W']} pixels, {shape['C']} channels\n")
+    print("| | ms | listing / this | this / its two GEMMs | GFLOP/s of the GEMMs | peak MB | listing / this |")
+    print("|---|--:|--:|--:|--:|--:|--:|")
+    memory = {name: peak_megabytes(shape_name, name) for name in calls} if with_memory else {}
+    for name, spent in times.items():
+        order = shape["C"] // 2 if "d/2" in name else shape["C"]
+        products = times["two GEMMs, P = d/2" if "d/2" in name else "two GEMMs, P = d"]
+        operations = rows * shape["C"] * 2 * order * 2 * 2 * (3 if training else 1)
+        cells = [f"{spent:.2f}", f"{times['listing'] / spent:.1f}", f"{spent / products:.2f}" if "S5" in name else ""]
+        cells += [f"{operations / spent / 1e6:.0f}" if "LSTM" not in name and name != "listing" else ""]
+        cells += [f"{memory[name]:.0f}", f"{memory['listing'] / memory[name]:.1f}"] if memory and memory[name] > 0 else ["", ""]
+        print(f"| {name} | " + " | ".join(cells) + " |")
+    print(f"\nLSTM / S5: {times['LSTM'] / times['S5, P = d']:.2f} (P = d), {times['LSTM'] / times['S5, P = d/2']:.2f} (P = d/2)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-memory", action="store_true")
+    options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
+    print(f"one thread; memory {bandwidth_gigabytes():.1f} GB/s (read + write)")
+    report("step", 20 * options.rounds, not options.no_memory)
+    report("training", options.rounds, not options.no_memory)
+
+
+if __name__ == "__main__":
+    main()
