@@ -192,6 +192,7 @@ def test_nothing_is_nan_at_extreme_steps(case, dtype):
         assert all(torch.isfinite(parameter.grad).all() for parameter in layer.parameters() if parameter.grad is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 @torch.no_grad()
 def test_nothing_is_nan_after_10_000_steps(case):

@@ -33,7 +33,7 @@ def band_weights(turns: Tensor, bandlimit: float | int | None, rolloff: float | 
 
 @dataclass(frozen=True, eq=False)
 class Transfer:
-    """The continuous system y = Re(observe x), x' = eigenvalues x + control u, time in training windows; leading axes = separate systems."""
+    """y = Re(observe x), x' = eigenvalues x + control u, time in training windows; leading axes = separate systems."""
 
     eigenvalues: Pair  # (..., n)
     control: Pair  # (..., n, inputs)

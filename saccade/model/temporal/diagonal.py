@@ -20,7 +20,7 @@ Pixels = Float[Tensor, "T rows H"]
 
 class _DiagonalSystem(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, u, weight_in, decay, gain, weight_out, direct, start, method: Method | None, keep: bool) -> Any:  # type: ignore[override]
+    def forward(ctx: Any, u, weight_in, decay, gain, weight_out, direct, start, method: Method | None, keep: bool) -> Any:
         ctx.lower = torch.get_autocast_dtype(u.device.type) if torch.is_autocast_enabled(u.device.type) else start.dtype
         with torch.autocast(u.device.type, enabled=False):
             states = _matmul(u, weight_in.T, ctx.lower, start.dtype)
@@ -35,7 +35,7 @@ class _DiagonalSystem(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, y_gradient: Tensor, last_gradient: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, y_gradient: Tensor, last_gradient: Tensor) -> Any:
         u, weight_in, decay, gain, weight_out, direct, start, states = ctx.saved_tensors
         y_gradient = y_gradient.contiguous()
         flow = _matmul(y_gradient, weight_out, ctx.lower, start.dtype)

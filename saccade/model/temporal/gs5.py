@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from saccade.model.temporal import initialise
 from saccade.model.temporal.discretise import zero_order_hold
 from saccade.model.temporal.interface import LayerState, check_features, check_state, check_steps
-from saccade.model.temporal.pairs import Pair, pack, product
+from saccade.model.temporal.pairs import Pair, pack, product, unpack
 from saccade.model.temporal.scan import linear_scan
 from saccade.types import InputError
 
@@ -59,7 +59,7 @@ class GatedS5(nn.Module):
             step = FASTEST * torch.sigmoid(pace.to(full)) * dt.to(full)[..., None, None, None]
             (real, imag), unit = self.eigenvalues(), self._unit_gain()
             decay, gain = zero_order_hold((real, imag), step)
-            admitted = (torch.sigmoid(admit.to(full)) * torch.tanh(content.to(full))).chunk(2, -1)
+            admitted = unpack(torch.sigmoid(admit.to(full)) * torch.tanh(content.to(full)))
             values = pack(product((gain[0] * unit, gain[1] * unit), admitted))
             states = linear_scan(pack(decay).flatten(1, 3), values.flatten(1, 3), state[0].flatten(0, 2)).view(x.shape)
         return torch.tanh(self.observe(states)) * torch.sigmoid(self.show(u)), (states[-1].clone(),)

@@ -11,7 +11,7 @@ from saccade.types import InputError
 TIMESCALES = "published", "clip"
 Spectrum = Complex128[np.ndarray, "n"]
 
-CLIP_TIME_CONSTANTS = 1.0, 30.0  # training steps
+SHORTEST, LONGEST = 1.0, 30.0  # time constants for clips, training steps
 CLIP_PHASE = np.pi / 10  # radians per training step of the fastest mode
 
 
@@ -88,7 +88,7 @@ def published_log_step(random: np.random.Generator, count: int, limits: tuple[fl
 
 def clip_spectrum(random: np.random.Generator, eigenvalues: Complex128[np.ndarray, "*n"]) -> Complex128[np.ndarray, "*n"]:
     """Per training step: time constants log-uniform in 1 to 30 steps, frequencies shrunk so that the fastest turns pi/10."""
-    time_constant = np.exp(random.uniform(*np.log(CLIP_TIME_CONSTANTS), eigenvalues.shape))
+    time_constant = np.exp(random.uniform(np.log(SHORTEST), np.log(LONGEST), eigenvalues.shape))
     return -1 / time_constant + 1j * eigenvalues.imag * (CLIP_PHASE / np.abs(eigenvalues.imag).max())
 
 

@@ -1,7 +1,8 @@
 """The linear recurrence compiled for CPU, in place: x[t] = decay[t] x[t-1] + x[t] on packed complex rows, and its gradient.
 
 Rows are pixels. They are walked in small blocks, all steps of one block before the next, so that a block's state stays in the cache
-and memory is read and written once. `shared` kernels have one decay per group of rows (a sample), `selective` ones one per row.
+and memory is read and written once. Every kernel does the rows [first_row, last_row) only: threads share the work as parts. `shared`
+kernels have one decay per group of rows (a sample), `selective` ones one per row.
 """
 
 import numpy as np
@@ -41,25 +42,25 @@ def _correlate(gradient, state, total):
 
 
 @compiled
-def scan_shared(decay, values, start):
+def scan_shared(decay, values, start, part, first_row, last_row):
     """decay (1 or T, groups, 2P), values (T, rows, 2P) become the states, start (rows, 2P)."""
     steps, rows, _ = values.shape
     group = rows // decay.shape[1]
-    for first in range(0, rows, BLOCK):
+    for first in range(first_row, last_row, BLOCK):
         for t in range(steps):
-            for row in range(first, min(first + BLOCK, rows)):
+            for row in range(first, min(first + BLOCK, last_row)):
                 previous = values[t - 1, row] if t else start[row]
                 _advance(decay[min(t, decay.shape[0] - 1), row // group], previous, values[t, row])
 
 
 @compiled
-def reverse_shared(decay, gradients, states, start, decay_gradient, start_gradient):
-    """Gradients of the states become those of the values; sums over rows in float64 by blocks keep float32's digits."""
+def reverse_shared(decay, gradients, states, start, decay_gradient, start_gradient, part, first_row, last_row):
+    """Gradients of the states become those of the values. Sums over rows go by blocks into float64, one total per part."""
     steps, rows, width = gradients.shape
     group = rows // decay.shape[1]
     partial = np.zeros(width, gradients.dtype)
-    for first in range(0, rows, BLOCK):
-        last = min(first + BLOCK, rows)
+    for first in range(first_row, last_row, BLOCK):
+        last = min(first + BLOCK, last_row)
         for t in range(steps - 1, -1, -1):
             which = min(t, decay.shape[0] - 1)
             for row in range(first, last):
@@ -67,25 +68,25 @@ def reverse_shared(decay, gradients, states, start, decay_gradient, start_gradie
                 _retreat(decay[which, row // group], gradients[t, row], gradients[t - 1, row] if t else start_gradient[row])
                 _correlate(gradients[t, row], previous, partial)
                 if row + 1 == last or (row + 1) % group == 0:
-                    decay_gradient[which, row // group] += partial
+                    decay_gradient[part, which, row // group] += partial
                     partial[:] = 0
 
 
 @compiled
-def scan_selective(decay, values, start):
+def scan_selective(decay, values, start, part, first_row, last_row):
     """The same with a decay for every row: decay (T, rows, 2P)."""
-    steps, rows, _ = values.shape
-    for first in range(0, rows, BLOCK):
+    steps = values.shape[0]
+    for first in range(first_row, last_row, BLOCK):
         for t in range(steps):
-            for row in range(first, min(first + BLOCK, rows)):
+            for row in range(first, min(first + BLOCK, last_row)):
                 _advance(decay[t, row], values[t - 1, row] if t else start[row], values[t, row])
 
 
 @compiled
-def reverse_selective(decay, gradients, states, start, decay_gradient, start_gradient):
-    steps, rows, _ = gradients.shape
-    for first in range(0, rows, BLOCK):
+def reverse_selective(decay, gradients, states, start, decay_gradient, start_gradient, part, first_row, last_row):
+    steps = gradients.shape[0]
+    for first in range(first_row, last_row, BLOCK):
         for t in range(steps - 1, -1, -1):
-            for row in range(first, min(first + BLOCK, rows)):
+            for row in range(first, min(first + BLOCK, last_row)):
                 _retreat(decay[t, row], gradients[t, row], gradients[t - 1, row] if t else start_gradient[row])
                 _correlate(gradients[t, row], states[t - 1, row] if t else start[row], decay_gradient[t, row])

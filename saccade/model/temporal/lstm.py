@@ -32,7 +32,9 @@ class LSTM(nn.Module):
         for now in x:
             seen = hidden if self.depthwise is None else self.depthwise(hidden.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
             given = torch.addmm(self.gates.bias, now.reshape(-1, self.dim).to(hidden.dtype), from_x.T)
-            gates = torch.addmm(given, seen.reshape(-1, self.dim).to(hidden.dtype), from_hidden.T).to(hidden.dtype).view(*hidden.shape[:-1], -1)
+            gates = (
+                torch.addmm(given, seen.reshape(-1, self.dim).to(hidden.dtype), from_hidden.T).to(hidden.dtype).view(*hidden.shape[:-1], -1)
+            )
             forget, admit, show = torch.sigmoid(gates[..., : 3 * self.dim]).chunk(3, -1)
             cell = forget * cell + admit * torch.tanh(gates[..., 3 * self.dim :])
             hidden = show * torch.tanh(cell)

@@ -6,6 +6,11 @@ from torch import Tensor
 Pair = tuple[Tensor, Tensor]  # (real, imaginary), equal shapes
 
 
+def from_last_axis(values: Tensor) -> Pair:
+    """Of a tensor (..., 2): how parameters are stored, as in the published weights."""
+    return values[..., 0], values[..., 1]
+
+
 def pack(pair: Pair) -> Tensor:
     return torch.cat(pair, -1)
 

@@ -35,7 +35,9 @@ def plot_memory(layer: torch.nn.Module, points: int = 400) -> "Figure":
 
     figure = Figure(figsize=(10, 4), layout="constrained")
     states, answer = figure.subplots(1, 2)
-    states.scatter(turns, time_constant, s=18, facecolors=np.where(passes[:, None] > 0, [[0.12, 0.47, 0.71, 1]], [[1.0, 1, 1, 0]]), edgecolors="C0")
+    states.scatter(
+        turns, time_constant, s=18, facecolors=np.where(passes[:, None] > 0, [[0.12, 0.47, 0.71, 1]], [[1.0, 1, 1, 0]]), edgecolors="C0"
+    )
     states.set(xscale="symlog", yscale="log", xlabel="turns per training step", ylabel="time constant, training steps", title="states")
     states.set_xscale("symlog", linthresh=1e-3)
     answer.plot(frequency, response)

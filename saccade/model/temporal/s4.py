@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from saccade.model.temporal import initialise, siso
 from saccade.model.temporal.interface import LayerState, check_features, check_option, check_state, check_steps
-from saccade.model.temporal.pairs import Pair, pack, quotient
+from saccade.model.temporal.pairs import Pair, from_last_axis, pack, quotient
 
 
 class S4(nn.Module):
@@ -66,8 +66,8 @@ class S4(nn.Module):
 
     def matrices(self) -> tuple[Tensor, Tensor]:
         """A (C, N, N) and B (C, N) of the continuous system, in real parts."""
-        low_rank = pack(self.low_rank.unbind(-1))
-        return _rotations((-self.log_decay.exp(), self.frequency)) - 2 * _outer(low_rank, low_rank), pack(self.B.unbind(-1))
+        low_rank = pack(from_last_axis(self.low_rank))
+        return _rotations((-self.log_decay.exp(), self.frequency)) - 2 * _outer(low_rank, low_rank), pack(from_last_axis(self.B))
 
     def _zero_order_hold(self, steps: Tensor) -> tuple[Tensor, Tensor]:
         """exp([[A, B], [0, 0]] step) = [[transition, control], [0, 1]]; squaring long steps of LegS needs float64."""
@@ -81,11 +81,11 @@ class S4(nn.Module):
         scale = steps[..., None]
         denominator = 1 + scale / 2 * self.log_decay.exp(), -scale / 2 * self.frequency
         inverse = _rotations(quotient((torch.ones_like(denominator[0]), torch.zeros_like(denominator[1])), denominator))
-        low_rank = pack(self.low_rank.unbind(-1))
+        low_rank = pack(from_last_axis(self.low_rank))
         left, right = (inverse @ low_rank[..., None]).squeeze(-1), (low_rank[..., None, :] @ inverse).squeeze(-2)
         share = scale / (1 + scale * (low_rank * left).sum(-1, keepdim=True))
         inverse = inverse - _outer(share * left, right)
-        control = (inverse @ pack(self.B.unbind(-1))[..., None]).squeeze(-1)
+        control = (inverse @ pack(from_last_axis(self.B))[..., None]).squeeze(-1)
         return 2 * inverse - torch.eye(self.order, dtype=inverse.dtype, device=inverse.device), scale * control
 
 

@@ -8,7 +8,7 @@ from saccade.model.temporal import initialise, siso
 from saccade.model.temporal.antialias import Transfer, band_weights, check_band
 from saccade.model.temporal.discretise import DISCRETISATIONS
 from saccade.model.temporal.interface import LayerState, check_features, check_option, check_state, check_steps
-from saccade.model.temporal.pairs import Pair, pack, product
+from saccade.model.temporal.pairs import Pair, from_last_axis, pack, product
 
 
 class S4D(nn.Module):
@@ -68,11 +68,13 @@ class S4D(nn.Module):
 
             def advance(t: int, states: Tensor) -> Tensor:
                 which = min(t, len(real) - 1)
-                moved = product((real[which][..., None], imag[which][..., None]), states.chunk(2, 2))
+                moved = product(
+                    (real[which][..., None], imag[which][..., None]), (states[:, :, : self.order // 2], states[:, :, self.order // 2 :])
+                )
                 return torch.cat(moved, 2)
 
             u = siso.to_signal(x.to(self.D.dtype))
-            control = pack(product(gain, self.B.unbind(-1)))
+            control = pack(product(gain, from_last_axis(self.B)))
             y, last = siso.run(advance, control, pack(self._observe_conjugate()), u, state[0].flatten(3), self.form)
             y = siso.from_signal(y + self.D[:, None, None] * u, *x.shape[2:4])
         return y, (last.view(state[0].shape),)
@@ -85,14 +87,14 @@ class S4D(nn.Module):
         return band_weights(self.log_step.exp()[:, None] * self.frequency.abs() / (2 * torch.pi), self.bandlimit, self.rolloff)
 
     def _observe_conjugate(self) -> Pair:
-        real, imag = self.C.unbind(-1)
+        real, imag = from_last_axis(self.C)
         band = self.band()
         return (real, -imag) if band is None else (real * band, -imag * band)
 
     def transfer(self) -> Transfer:
         """`dim` separate systems of one input and output, per training window."""
         step, (real, imag) = self.log_step.exp()[:, None], self.eigenvalues()
-        control, observe = self.B.unbind(-1), self._observe_conjugate()
+        control, observe = from_last_axis(self.B), self._observe_conjugate()
         return Transfer(
             (real * step, imag * step),
             ((control[0] * step)[..., None], (control[1] * step)[..., None]),

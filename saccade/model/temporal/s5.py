@@ -12,7 +12,7 @@ from saccade.model.temporal.antialias import Transfer, band_weights, check_band
 from saccade.model.temporal.diagonal import diagonal_system
 from saccade.model.temporal.discretise import DISCRETISATIONS
 from saccade.model.temporal.interface import LayerState, check_features, check_option, check_state, check_steps
-from saccade.model.temporal.pairs import Pair, multiply, pack, product
+from saccade.model.temporal.pairs import Pair, from_last_axis, multiply, pack, product
 from saccade.model.temporal.scan import grouped, linear_scan
 
 
@@ -75,7 +75,7 @@ class S5(nn.Module):
         with torch.autocast(x.device.type, enabled=False):  # what makes the state stays in full precision
             steps = (dt[:1, :1] if equal_steps else dt).to(self.log_step.dtype)[..., None] * self.log_step.exp()
             decay, gain = DISCRETISATIONS[self.discretisation](self.eigenvalues(), steps)
-            control = self.B.unbind(-1)
+            control = from_last_axis(self.B)
             if equal_steps:  # one gain for everyone: into B, once
                 control = product(control, (gain[0][0, 0, :, None], gain[1][0, 0, :, None]))
             weight_in, packed_gain = torch.cat(control), None if equal_steps else pack(gain)
@@ -109,7 +109,7 @@ class S5(nn.Module):
 
     def _observe_conjugate(self) -> Pair:
         """C under the band limit, as (Re, -Im): Re(C x) = Re C Re x - Im C Im x."""
-        real, imag = self.C.unbind(-1)
+        real, imag = from_last_axis(self.C)
         band = self.band()
         if band is None:
             return real, -imag
@@ -120,7 +120,7 @@ class S5(nn.Module):
         """The system per training window, for the H2 norm and plots; of a bidirectional layer, the forward half."""
         step, (real, imag) = self.log_step.exp(), self.eigenvalues()
         observe = self._observe_conjugate()
-        control = self.B.unbind(-1)
+        control = from_last_axis(self.B)
         count = len(step)
         return Transfer(
             (real * step, imag * step),
@@ -134,5 +134,7 @@ def decay_parameters(published: Tensor) -> dict[str, Tensor]:
     real, frequency = published.unbind(-1)
     slowest = 1e-4
     if bool((real > -slowest).any()):
-        warnings.warn(f"{int((real > -slowest).sum())} states of a published S5 layer don't decay; clipped to Re = -{slowest}", stacklevel=2)
+        warnings.warn(
+            f"{int((real > -slowest).sum())} states of a published S5 layer don't decay; clipped to Re = -{slowest}", stacklevel=2
+        )
     return {"log_decay": (-real).clamp(min=slowest).log(), "frequency": frequency.clone()}

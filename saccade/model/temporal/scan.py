@@ -5,6 +5,7 @@ loop on CPU. `choose` takes the fastest. The backward of each is the same recurr
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, cast
 
 import torch
@@ -20,6 +21,9 @@ Elements = tuple[Tensor, ...]
 Decay = Float[Tensor, "#T groups twoP"]  # groups divide the rows: 1 = shared by all, batch = one per sample, rows = one per pixel
 Values = Float[Tensor, "T rows twoP"]
 Start = Float[Tensor, "rows twoP"]
+
+
+ELEMENTS_PER_THREAD = 1_000_000  # below about a millisecond of work, a thread costs more than it saves
 
 
 def choose(values: Tensor) -> Method:
@@ -64,15 +68,31 @@ def recurrence(earlier: Elements, later: Elements) -> Elements:
 
 def grouped(decay: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Both with axes (T, groups, rows of a group, 2P), so that they broadcast."""
-    steps, groups, width = decay.shape
+    _, groups, width = decay.shape
     return decay.unsqueeze(2), rows.reshape(*rows.shape[:-2], groups, -1, width)
+
+
+def parts(values: Tensor) -> int:
+    """How many threads share the compiled loop: as many as torch may use, each with enough to do."""
+    return max(1, min(torch.get_num_threads(), values.numel() // ELEMENTS_PER_THREAD, values.shape[1]))
+
+
+def _run_compiled(kernel: Callable[..., None], count: int, *tensors: Tensor) -> None:
+    arrays = [tensor.numpy() for tensor in tensors]
+    rows = len(arrays[-1])  # of the start or its gradient
+    if count == 1:
+        kernel(*arrays, 0, 0, rows)
+        return
+    edges = [rows * part // count for part in range(count + 1)]
+    with ThreadPoolExecutor(count) as pool:  # the kernels release the interpreter lock
+        list(pool.map(lambda part: kernel(*arrays, part, edges[part], edges[part + 1]), range(count)))
 
 
 def scan_in_place(decay: Decay, values: Values, start: Start, method: Method) -> None:
     """`values` become the states. Only for buffers that the caller has made."""
     if method == "compiled":
         kernel = kernels.scan_selective if decay.shape[:2] == values.shape[:2] else kernels.scan_shared
-        kernel(decay.numpy(), values.numpy(), start.numpy())
+        _run_compiled(kernel, parts(values), decay, values, start)
         return
     wide, states = grouped(decay, values)
     states[0] += multiply(wide[0], grouped(decay, start)[1])
@@ -88,11 +108,13 @@ def reverse_in_place(decay: Decay, gradients: Values, states: Values, start: Sta
     start_gradient = torch.zeros_like(start)
     if method == "compiled":
         selective = decay.shape[:2] == states.shape[:2]
-        decay_gradient = torch.zeros_like(decay, dtype=decay.dtype if selective else torch.float64)
-        kernel = kernels.reverse_selective if selective else kernels.reverse_shared
-        arrays = (decay, gradients, states, start, decay_gradient, start_gradient)
-        kernel(*(tensor.numpy() for tensor in arrays))
-        return decay_gradient.to(decay.dtype), start_gradient
+        if selective:
+            decay_gradient = torch.zeros_like(decay)
+            _run_compiled(kernels.reverse_selective, parts(states), decay, gradients, states, start, decay_gradient, start_gradient)
+            return decay_gradient, start_gradient
+        totals = torch.zeros(parts(states), *decay.shape, dtype=torch.float64)
+        _run_compiled(kernels.reverse_shared, len(totals), decay, gradients, states, start, totals, start_gradient)
+        return totals.sum(0).to(decay.dtype), start_gradient
     wide, flow = grouped(decay, gradients)
     if method == "parallel":
         later = torch.cat([wide.expand(len(flow), *wide.shape[1:])[1:], torch.zeros_like(wide[:1])])
@@ -110,7 +132,7 @@ def reverse_in_place(decay: Decay, gradients: Values, states: Values, start: Sta
 
 class _Scan(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, decay: Tensor, values: Tensor, start: Tensor, method: Method) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, decay: Tensor, values: Tensor, start: Tensor, method: Method) -> Tensor:
         states = values.clone()
         scan_in_place(decay, states, start, method)
         ctx.save_for_backward(decay, states, start)
@@ -119,7 +141,7 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradients: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradients: Tensor) -> Any:
         decay, states, start = ctx.saved_tensors
         gradients = gradients.clone(memory_format=torch.contiguous_format)
         decay_gradient, start_gradient = reverse_in_place(decay, gradients, states, start, ctx.method)

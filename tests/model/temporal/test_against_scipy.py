@@ -87,12 +87,12 @@ def test_s4d(method, initialisation, form):
     start = torch.randn(1, 2, 6, 1, PIXELS)
     y, (last,) = layer(x, (start,), torch.tensor(dt)[:, None])
     for channel in range(2):
-        step = float(layer.log_step[channel].exp())
+        step = layer.log_step[channel].exp().item()
         eigenvalues = (-layer.log_decay.exp() + 1j * layer.frequency).detach().numpy()[channel] * step
         system = real_system(eigenvalues, as_complex(layer.B)[channel, :, None] * step, as_complex(layer.C)[channel][None])
         u = x[:, 0, 0, :, channel].numpy()[:, None]
         expected, state = simulate(system, u, dt, method, start[0, channel, :, 0].numpy())
-        direct = float(layer.D[channel]) * u
+        direct = layer.D[channel].item() * u
         np.testing.assert_allclose(y[:, 0, 0, :, channel].detach().numpy(), (expected + direct)[:, 0], rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(last[0, channel, :, 0].detach().numpy(), state, rtol=1e-8, atol=1e-8)
 
@@ -107,13 +107,13 @@ def test_s4_is_the_full_legs_matrix(method, form):
     y, _ = layer(x, layer.initial_state(x), torch.tensor(dt)[:, None])
     vectors = modes("legs", order).vectors
     for channel in range(2):
-        step = float(layer.log_step[channel].exp())
+        step = layer.log_step[channel].exp().item()
         # y = Re(C z) with z = V* x for real x
         observe = (as_complex(layer.C)[channel][None] @ vectors.conj().T).real
         system = legs_matrix(order) * step, legs_input(order)[:, None] * step, observe
         u = x[:, 0, 0, :, channel].numpy()[:, None]
         expected, _ = simulate(system, u, dt, method, np.zeros((order, PIXELS)))
-        direct = float(layer.D[channel]) * u
+        direct = layer.D[channel].item() * u
         np.testing.assert_allclose(y[:, 0, 0, :, channel].detach().numpy(), (expected + direct)[:, 0], rtol=1e-8, atol=1e-8)
 
 
@@ -121,15 +121,17 @@ def test_s4_kernel_is_the_published_generating_function():
     """S4's own way: Cauchy kernels at the roots of unity, Woodbury for the low rank, an inverse FFT, in complex numbers."""
     length, order = 16, 8
     layer = S4(1, order=order, step_limits=(0.05, 0.06))
-    step = float(layer.log_step.exp())
+    step = layer.log_step.exp().item()
     impulse = torch.zeros(length, 1, 1, 1, 1)
     impulse[0] = 1
     found = layer(impulse, layer.initial_state(impulse), torch.ones(length, 1))[0].flatten().detach().numpy()
-    found[0] -= float(layer.D)
+    found[0] -= layer.D.item()
 
     eigenvalues = (-layer.log_decay.exp() + 1j * layer.frequency).detach().numpy()[0]
     eigenvalues = np.concatenate([eigenvalues, eigenvalues.conj()])
-    low_rank, control, observe = (np.concatenate([part, part.conj()]) for part in (as_complex(p)[0] for p in (layer.low_rank, layer.B, layer.C)))
+    low_rank, control, observe = (
+        np.concatenate([part, part.conj()]) for part in (as_complex(p)[0] for p in (layer.low_rank, layer.B, layer.C))
+    )
     matrix = np.diag(eigenvalues) - np.outer(low_rank, low_rank.conj())
     transition, _ = sampled(matrix, control[:, None], step, "bilinear")
     truncated = observe / 2 @ (np.eye(order) - np.linalg.matrix_power(transition, length))
@@ -140,10 +142,14 @@ def test_s4_kernel_is_the_published_generating_function():
     def cauchy(left, right):
         return (left * right / (frequency[:, None] - eigenvalues)).sum(1)
 
-    generating = cauchy(truncated, control) - cauchy(truncated, low_rank) * cauchy(low_rank.conj(), control) / (1 + cauchy(low_rank.conj(), low_rank))
+    generating = cauchy(truncated, control) - cauchy(truncated, low_rank) * cauchy(low_rank.conj(), control) / (
+        1 + cauchy(low_rank.conj(), low_rank)
+    )
     generating = 2 / (1 + roots) * generating
     nyquist = length // 2  # z = -1: the pole of the map, where the value is the limit
-    generating[nyquist] = truncated @ np.linalg.inv(np.eye(order) + transition) @ sampled(matrix, control[:, None], step, "bilinear")[1][:, 0]
+    generating[nyquist] = (
+        truncated @ np.linalg.inv(np.eye(order) + transition) @ sampled(matrix, control[:, None], step, "bilinear")[1][:, 0]
+    )
     np.testing.assert_allclose(found, np.fft.ifft(generating).real, rtol=1e-8, atol=1e-8)
 
 
@@ -151,13 +157,13 @@ def test_lti_clips_agree_with_scipy_signal():
     layer = S4D(1, order=4, step_limits=(0.1, 0.2))
     x = torch.randn(40, 1, 1, 1, 1)
     y, _ = layer(x, layer.initial_state(x), torch.full((40, 1), 1.5))
-    step = float(layer.log_step.exp())
+    step = layer.log_step.exp().item()
     eigenvalues = (-layer.log_decay.exp() + 1j * layer.frequency).detach().numpy()[0] * step
     system = real_system(eigenvalues, as_complex(layer.B)[0][:, None] * step, as_complex(layer.C))
     a, b, *_ = scipy.signal.cont2discrete((*system, np.zeros((1, 1))), 1.5, "zoh")
     # scipy holds u[t] until t+1 and answers one step later: y[t] = C x[t+1].
     numerator, denominator = scipy.signal.ss2tf(a, b, system[2] @ a, system[2] @ b)
-    expected = scipy.signal.lfilter(numerator[0], denominator, x.flatten().numpy()) + float(layer.D) * x.flatten().numpy()
+    expected = scipy.signal.lfilter(numerator[0], denominator, x.flatten().numpy()) + layer.D.item() * x.flatten().numpy()
     np.testing.assert_allclose(y.flatten().detach().numpy(), expected, rtol=1e-8, atol=1e-8)
 
 

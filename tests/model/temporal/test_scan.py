@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from saccade.model.temporal.pairs import multiply
-from saccade.model.temporal.scan import associative_scan, choose, linear_scan, recurrence
+from saccade.model.temporal.scan import associative_scan, choose, linear_scan, parts, recurrence
 
 METHODS = ["loop", "parallel", "compiled"]
 
@@ -98,6 +98,22 @@ def test_long_sums_keep_float32_digits():
         linear_scan(a, values.to(dtype), start.to(dtype)).sum().backward()
         gradients.append(a.grad.double())
     torch.testing.assert_close(gradients[0], gradients[1], rtol=2e-6, atol=0)
+
+
+@pytest.mark.parametrize("groups", [1, 7, 70_000])
+def test_threads_share_the_rows(groups):
+    decay, values, start = problem(8, 70_000, groups, 8 if groups > 7 else 1)
+    results = []
+    threads = torch.get_num_threads()
+    for count in (1, 3):
+        torch.set_num_threads(count)
+        inputs = [part.clone().requires_grad_() for part in (decay, values, start)]
+        states = linear_scan(*inputs)
+        assert parts(states) == count
+        states.square().sum().backward()
+        results.append([states, *(part.grad for part in inputs)])
+    torch.set_num_threads(threads)
+    torch.testing.assert_close(results[1], results[0])
 
 
 def test_only_states_are_kept_for_the_backward():
