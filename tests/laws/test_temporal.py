@@ -117,6 +117,22 @@ def test_two_half_steps_are_one_step_under_a_held_input(case, dtype):
 
 
 @cases()
+def test_a_stream_without_gradients_is_the_same(case, dtype):
+    layer = build(case, dtype)
+    x, dt = clip(dtype)
+    whole, last = layer(x, random_state(layer, x), dt)
+    state = random_state(layer, x)
+    with torch.no_grad():
+        for t, expected in enumerate(whole):
+            before = [part.clone() for part in state]
+            y, following = layer(x[t : t + 1], state, dt[t : t + 1])
+            assert all(torch.equal(a, b) for a, b in zip(before, state, strict=True)), "arguments are never modified"
+            torch.testing.assert_close(y[0], expected, **TOLERANCE[dtype])
+            state = following
+    torch.testing.assert_close(state, last, **TOLERANCE[dtype])
+
+
+@cases()
 def test_samples_with_other_steps_dont_mix(case, dtype):
     layer = build(case, dtype)
     x, dt = clip(dtype, batch=3)

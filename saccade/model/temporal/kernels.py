@@ -90,3 +90,28 @@ def reverse_selective(decay, gradients, states, start, decay_gradient, start_gra
             for row in range(first, min(first + BLOCK, last_row)):
                 _retreat(decay[t, row], gradients[t, row], gradients[t - 1, row] if t else start_gradient[row])
                 _correlate(gradients[t, row], states[t - 1, row] if t else start[row], decay_gradient[t, row])
+
+
+@compiled
+def step_channels(decay, control, observe, u, state, next_state, y):
+    """One step of a diagonal system per channel, without gradients, in one pass over the state: next_state and y are written.
+
+    decay, control (1 or B, C, N), observe (C, N) with the sign of Re(C x), u and y (B, C, pixels), states (B, C, N, pixels).
+    """
+    batch, channels, order, pixels = state.shape
+    half = order // 2
+    for b in range(batch):
+        g = min(b, decay.shape[0] - 1)
+        for c in range(channels):
+            given, shown = u[b, c], y[b, c]
+            shown[:] = 0
+            for n in range(half):
+                ar, ai, br, bi = decay[g, c, n], decay[g, c, half + n], control[g, c, n], control[g, c, half + n]
+                cr, ci = observe[c, n], observe[c, half + n]
+                real, imag, next_real, next_imag = state[b, c, n], state[b, c, half + n], next_state[b, c, n], next_state[b, c, half + n]
+                for p in range(pixels):
+                    re = ar * real[p] - ai * imag[p] + br * given[p]
+                    im = ar * imag[p] + ai * real[p] + bi * given[p]
+                    next_real[p] = re
+                    next_imag[p] = im
+                    shown[p] += cr * re + ci * im

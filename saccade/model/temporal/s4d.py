@@ -8,6 +8,7 @@ from saccade.model.temporal import initialise, siso
 from saccade.model.temporal.antialias import Transfer, band_weights, check_band
 from saccade.model.temporal.discretise import DISCRETISATIONS
 from saccade.model.temporal.interface import LayerState, check_features, check_option, check_state, check_steps
+from saccade.model.temporal.kernels import step_channels
 from saccade.model.temporal.pairs import Pair, from_last_axis, pack, product
 
 
@@ -74,8 +75,11 @@ class S4D(nn.Module):
                 return torch.cat(moved, 2)
 
             u = siso.to_signal(x.to(self.D.dtype))
-            control = pack(product(gain, from_last_axis(self.B)))
-            y, last = siso.run(advance, control, pack(self._observe_conjugate()), u, state[0].flatten(3), self.form)
+            control, observe = pack(product(gain, from_last_axis(self.B))), pack(self._observe_conjugate())
+            if u.device.type == "cpu" and len(x) == 1 and not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+                y, last = _stream_step(pack((real, imag))[0], control[0], observe, u, state[0].flatten(3))
+            else:
+                y, last = siso.run(advance, control, observe, u, state[0].flatten(3), self.form)
             y = siso.from_signal(y + self.D[:, None, None] * u, *x.shape[2:4])
         return y, (last.view(state[0].shape),)
 
@@ -100,3 +104,14 @@ class S4D(nn.Module):
             ((control[0] * step)[..., None], (control[1] * step)[..., None]),
             (observe[0][:, None], -observe[1][:, None]),
         )
+
+
+def _stream_step(decay: Tensor, control: Tensor, observe: Tensor, u: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+    """The recurrence of one step, compiled: a stream is bound by the memory traffic of its many small states."""
+    last, y = (
+        torch.empty_like(start, memory_format=torch.contiguous_format),
+        torch.empty_like(u[:, :, 0], memory_format=torch.contiguous_format),
+    )
+    arrays = (decay, control, observe.contiguous(), u[:, :, 0].contiguous(), start.contiguous(), last, y)
+    step_channels(*(tensor.detach().numpy() for tensor in arrays))
+    return y[:, :, None], last

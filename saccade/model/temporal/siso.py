@@ -25,7 +25,7 @@ KERNEL_STEPS = 64  # the kernel's matrices grow with the square of the steps; lo
 def recurrence(advance: Advance, control: Control, observe: Observe, u: Signal, start: States) -> tuple[Signal, States]:
     outputs, state = [], start
     for t in range(u.shape[2]):
-        state = advance(t, state) + control[t][..., None] * u[:, :, None, t]
+        state = torch.addcmul(advance(t, state), control[t][..., None], u[:, :, None, t])
         outputs.append((observe[:, None] @ state).squeeze(2))
     return torch.stack(outputs, 2), state
 
