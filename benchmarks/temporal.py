@@ -5,6 +5,7 @@ differ), a recursive associative scan over pixels under vmap. Runs are interleav
 """
 
 import argparse
+import ctypes
 import gc
 import os
 import subprocess
@@ -139,6 +140,8 @@ def measure_peak(shape_name: str, name: str) -> None:
         subjects(small, shape_name == "training")[name]()  # compiles
         call = subjects(shape, shape_name == "training")[name]
         gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)  # pages that were freed but kept would hide what the call needs
+        Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
         before = peak_resident()
         call()
     print(peak_resident() - before)

@@ -5,7 +5,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from saccade.model.temporal.interface import LayerState
+from saccade.model.temporal.interface import LayerState, check_features
 from saccade.model.temporal.s4 import S4
 from saccade.model.temporal.s4d import S4D
 from saccade.model.temporal.s5 import S5
@@ -26,7 +26,8 @@ class S5Block(nn.Module):
         return self.memory.initial_state(x)
 
     def forward(self, x: Tensor, state: LayerState, dt: Tensor) -> tuple[Tensor, LayerState]:
-        u = self.norm(x) if x.shape[-1] == self.memory.dim else x  # the memory names the shape it expects
+        check_features("s5", x, self.memory.dim)
+        u = self.norm(x.to(self.norm.weight.dtype))
         y, state = self.memory(u, state, dt)
         v = self.feed_norm(F.gelu(y) + u)
         value, gate = self.feed_in(v).chunk(2, -1)
@@ -46,6 +47,7 @@ class MixedBlock(nn.Module):
         return self.memory.initial_state(x)
 
     def forward(self, x: Tensor, state: LayerState, dt: Tensor) -> tuple[Tensor, LayerState]:
-        u = self.norm(x) if x.shape[-1] == self.memory.dim else x  # the memory names the shape it expects
-        y, state = self.memory(u, state, dt)
+        check_features("s4 or s4d", x, self.memory.dim)
+        x = x.to(self.norm.weight.dtype)
+        y, state = self.memory(self.norm(x), state, dt)
         return x + F.glu(self.mix(F.gelu(y)), -1), state

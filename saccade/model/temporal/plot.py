@@ -38,8 +38,9 @@ def plot_memory(layer: torch.nn.Module, points: int = 400) -> "Figure":
     states.scatter(
         turns, time_constant, s=18, facecolors=np.where(passes[:, None] > 0, [[0.12, 0.47, 0.71, 1]], [[1.0, 1, 1, 0]]), edgecolors="C0"
     )
-    states.set(xscale="symlog", yscale="log", xlabel="turns per training step", ylabel="time constant, training steps", title="states")
-    states.set_xscale("symlog", linthresh=1e-3)
+    states.set(yscale="log", xlabel="turns per training step", ylabel="time constant, training steps", title="states")
+    states.set_xscale("symlog", linthresh=1e-3)  # states that don't turn have their place too
+    states.set_xlim(left=0)
     answer.plot(frequency, response)
     answer.set(xscale="log", yscale="log", xlabel="turns per training step", ylabel="|G|", title="frequency response")
     for axes in (states, answer):

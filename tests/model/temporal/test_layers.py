@@ -173,6 +173,8 @@ def test_the_state_of_a_clip_doesnt_keep_the_clip(name):
         (lambda x, s, dt: (x[0], s, dt), r"\(T, B, H, W, 8\)"),
         (lambda x, s, dt: (x[..., :5], s, dt), r"\(T, B, H, W, 8\)"),
         (lambda x, s, dt: (x[:0], s, dt), r"\(T, B, H, W, 8\)"),
+        (lambda x, s, dt: (x.long(), s, dt), "floating point"),
+        (lambda x, s, dt: (x, s, dt.long()), "float"),
         (lambda x, s, dt: (x, s, dt[:1]), r"\(T, B\) = \(3, 2\)"),
         (lambda x, s, dt: (x, s, dt[:, 0]), r"\(T, B\) = \(3, 2\)"),
         (lambda x, s, dt: (x, s, dt * 0), "positive"),
