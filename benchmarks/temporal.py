@@ -160,7 +160,20 @@ def bandwidth_gigabytes() -> float:
     return 2 * block.nbytes / times["scale"] / 1e6
 
 
-def report(shape_name: str, rounds: int, with_memory: bool) -> None:
+def print_limits(times: dict[str, float], shape: dict[str, int], training: bool, bandwidth: float) -> None:
+    """What S5 spends beyond its GEMMs, against the traffic that it can't avoid at the speed of memory."""
+    rows = shape["T"] * shape["B"] * shape["H"] * shape["W"]
+    for order, name in ((shape["C"], "P = d"), (shape["C"] // 2, "P = d/2")):
+        # Forward: the states are read and written, then y and u for D u. Backward: the flow, the states, and D's two gradients.
+        passes_of_states, passes_of_features = (5, 8) if training else (3, 3)
+        moved = 4 * rows * (passes_of_states * 2 * order + passes_of_features * shape["C"]) / 1e6
+        beyond = times[f"S5, {name}"] - times[f"two GEMMs, {name}"]
+        print(
+            f"\nS5, {name}: {beyond:.2f} ms beyond its two GEMMs; scan and D move {moved:.0f} MB, {moved / bandwidth:.2f} ms at memory speed"
+        )
+
+
+def report(shape_name: str, rounds: int, with_memory: bool, bandwidth: float) -> None:
     shape, training = {"training": (TRAINING, True), "step": (STEP, False)}[shape_name]
     with torch.set_grad_enabled(training):
         calls = subjects(shape, training)
@@ -178,6 +191,7 @@ def report(shape_name: str, rounds: int, with_memory: bool) -> None:
         cells += [f"{operations / spent / 1e6:.0f}" if name.startswith(("S5", "two")) else ""]
         cells += [f"{memory[name]:.0f}", f"{memory['listing'] / memory[name]:.1f}"] if memory and memory[name] > 0 else ["", ""]
         print(f"| {name} | " + " | ".join(cells) + " |")
+    print_limits(times, shape, training, bandwidth)
     print(f"\nLSTM / S5: {times['LSTM'] / times['S5, P = d']:.2f} (P = d), {times['LSTM'] / times['S5, P = d/2']:.2f} (P = d/2)")
 
 
@@ -189,9 +203,10 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     check_reference()
-    print(f"one thread; memory {bandwidth_gigabytes():.1f} GB/s (read + write)")
-    report("step", 20 * options.rounds, not options.no_memory)
-    report("training", options.rounds, not options.no_memory)
+    bandwidth = bandwidth_gigabytes()
+    print(f"one thread; memory {bandwidth:.1f} GB/s (read + write)")
+    report("step", 20 * options.rounds, not options.no_memory, bandwidth)
+    report("training", options.rounds, not options.no_memory, bandwidth)
 
 
 if __name__ == "__main__":

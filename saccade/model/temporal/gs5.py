@@ -9,6 +9,7 @@ import math
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from saccade.model.temporal import initialise
 from saccade.model.temporal.discretise import zero_order_hold
@@ -18,6 +19,7 @@ from saccade.model.temporal.scan import linear_scan
 from saccade.types import InputError
 
 FASTEST = 4.0  # times the clock, when a pixel asks for it
+PIECE = 1_000_000  # numbers: a few megabytes
 
 
 class GatedS5(nn.Module):
@@ -53,15 +55,13 @@ class GatedS5(nn.Module):
         check_state("gs5", state, [tuple(x.shape[1:])], self.log_decay)
         check_steps("gs5", dt, x)
         u = self.norm(x.to(self.log_decay.dtype))
-        pace, admit, content = self.pace(u), self.admit(u), self.content(u)
+        gates = [gate(u).flatten(1, 3) for gate in (self.pace, self.admit, self.content)]
         with torch.autocast(x.device.type, enabled=False):  # what makes the state stays in full precision
-            full = self.log_decay.dtype
-            step = FASTEST * torch.sigmoid(pace.to(full)) * dt.to(full)[..., None, None, None]
-            (real, imag), unit = self.eigenvalues(), self._unit_gain()
-            decay, gain = zero_order_hold((real, imag), step)
-            admitted = unpack(torch.sigmoid(admit.to(full)) * torch.tanh(content.to(full)))
-            values = pack(product((gain[0] * unit, gain[1] * unit), admitted))
-            states = linear_scan(pack(decay).flatten(1, 3), values.flatten(1, 3), state[0].flatten(0, 2)).view(x.shape)
+            full, rows = self.log_decay.dtype, gates[0].shape[1]
+            clock = dt.to(full).repeat_interleave(rows // dt.shape[1], 1)[..., None]
+            signals = [clock, *(gate.to(full) for gate in gates)]
+            system = (*self.eigenvalues(), self._unit_gain())
+            states = _in_pieces(signals, system, state[0].flatten(0, 2)).view(x.shape)
         return torch.tanh(self.observe(states)) * torch.sigmoid(self.show(u)), (states[-1].clone(),)
 
     def eigenvalues(self) -> Pair:
@@ -72,3 +72,29 @@ class GatedS5(nn.Module):
         real, imag = self.eigenvalues()
         _, gain = zero_order_hold((real, imag), torch.ones_like(real))
         return torch.sqrt(-torch.expm1(2 * real)) / torch.sqrt(gain[0].square() + gain[1].square())
+
+
+def _gated_scan(
+    clock: Tensor, pace: Tensor, admit: Tensor, content: Tensor, real: Tensor, imag: Tensor, unit: Tensor, start: Tensor
+) -> Tensor:
+    """The states (T, rows, dim): a scan whose step and input come from the gates."""
+    decay, gain = zero_order_hold((real, imag), FASTEST * torch.sigmoid(pace) * clock)
+    admitted = unpack(torch.sigmoid(admit) * torch.tanh(content))
+    return linear_scan(pack(decay), pack(product((gain[0] * unit, gain[1] * unit), admitted)), start)
+
+
+def _in_pieces(signals: list[Tensor], system: tuple[Tensor, ...], start: Tensor) -> Tensor:
+    """On CPU a clip goes in pieces that fit the cache, their gates computed again for the gradient: fresh memory costs more there."""
+    steps, rows, dim = signals[-1].shape
+    length = max(1, PIECE // (rows * dim))
+    if start.device.type != "cpu" or torch.compiler.is_compiling() or length >= steps:
+        return _gated_scan(*signals, *system, start)
+    states = []
+    for piece in zip(*(signal.split(length) for signal in signals), strict=True):
+        inputs: list[Tensor] = [*piece, *system, start]
+        if torch.is_grad_enabled():
+            states.append(checkpoint(_gated_scan, *inputs, use_reentrant=False, preserve_rng_state=False))
+        else:
+            states.append(_gated_scan(*inputs))
+        start = states[-1][-1]
+    return torch.cat(states)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.model.temporal import TEMPORAL_LAYERS, build_temporal
+from saccade.model.temporal import TEMPORAL_LAYERS, build_temporal, gs5
 from saccade.model.temporal.plot import plot_memory
 from saccade.model.temporal.s4d import S4D
 from saccade.model.temporal.s5 import S5, decay_parameters
@@ -237,3 +237,18 @@ def test_plot(name, bandlimit, tmp_path):
 def test_plot_needs_a_spectrum():
     with pytest.raises(InputError, match="spectrum"):
         plot_memory(build_temporal("lstm", 8))
+
+
+@pytest.mark.parametrize("piece", [1, 100])
+def test_gated_s5_in_pieces_is_the_same(piece, monkeypatch):
+    layer = build_temporal("gs5", 8)
+    x, dt = clip(steps=7)
+    results = []
+    for size in (10**9, piece):
+        monkeypatch.setattr(gs5, "PIECE", size)
+        inputs = [x.clone().requires_grad_(), *layer.parameters()]
+        y, state = layer(inputs[0], layer.initial_state(x), dt)
+        results.append([y, *state, *torch.autograd.grad(y.square().sum(), inputs)])
+        with torch.no_grad():
+            torch.testing.assert_close(layer(x, layer.initial_state(x), dt)[0], y)
+    torch.testing.assert_close(results[1], results[0])
