@@ -168,9 +168,7 @@ def print_limits(times: dict[str, float], shape: dict[str, int], training: bool,
         passes_of_states, passes_of_features = (5, 8) if training else (3, 3)
         moved = 4 * rows * (passes_of_states * 2 * order + passes_of_features * shape["C"]) / 1e6
         beyond = times[f"S5, {name}"] - times[f"two GEMMs, {name}"]
-        print(
-            f"\nS5, {name}: {beyond:.2f} ms beyond its two GEMMs; scan and D move {moved:.0f} MB, {moved / bandwidth:.2f} ms at memory speed"
-        )
+        print(f"\nS5, {name}: {beyond:.2f} ms beyond two GEMMs; scan and D move {moved:.0f} MB, {moved / bandwidth:.2f} ms at memory speed")
 
 
 def report(shape_name: str, rounds: int, with_memory: bool, bandwidth: float) -> None:

@@ -88,7 +88,8 @@ def _in_pieces(signals: list[Tensor], system: tuple[Tensor, ...], start: Tensor)
     steps, rows, dim = signals[-1].shape
     length = max(1, PIECE // (rows * dim))
     if start.device.type != "cpu" or torch.compiler.is_compiling() or length >= steps:
-        return _gated_scan(*signals, *system, start)
+        whole: list[Tensor] = [*signals, *system, start]
+        return _gated_scan(*whole)
     states = []
     for piece in zip(*(signal.split(length) for signal in signals), strict=True):
         inputs: list[Tensor] = [*piece, *system, start]
