@@ -1,0 +1,1 @@
+"""Frames + state + dt -> predictions + state. torch only; knows no files, boxes or data sets."""

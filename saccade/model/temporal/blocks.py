@@ -1,0 +1,53 @@
+"""What surrounds a memory in the backbone, as published: features in, features out."""
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from saccade.model.temporal.interface import LayerState, check_features
+from saccade.model.temporal.s4 import S4
+from saccade.model.temporal.s4d import S4D
+from saccade.model.temporal.s5 import S5
+
+
+class S5Block(nn.Module):
+    """S5, then a gated feed-forward. Residuals are taken after the norm, so that published weights load."""
+
+    def __init__(self, dim: int, **options: Any) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.memory = S5(dim, **options)
+        self.feed_norm = nn.LayerNorm(dim)
+        self.feed_in = nn.Linear(dim, 2 * dim, bias=False)
+        self.feed_out = nn.Linear(dim, dim, bias=False)
+
+    def initial_state(self, x: Tensor) -> LayerState:
+        return self.memory.initial_state(x)
+
+    def forward(self, x: Tensor, state: LayerState, dt: Tensor) -> tuple[Tensor, LayerState]:
+        check_features("s5", x, self.memory.dim)
+        u = self.norm(x.to(self.norm.weight.dtype))
+        y, state = self.memory(u, state, dt)
+        v = self.feed_norm(F.gelu(y) + u)
+        value, gate = self.feed_in(v).chunk(2, -1)
+        return self.feed_out(value * F.gelu(gate)) + v, state
+
+
+class MixedBlock(nn.Module):
+    """S4 or S4D see one channel each; a gated linear unit mixes them (S4's output mixing). Residual before the norm."""
+
+    def __init__(self, memory: S4 | S4D) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(memory.dim)
+        self.memory = memory
+        self.mix = nn.Linear(memory.dim, 2 * memory.dim)
+
+    def initial_state(self, x: Tensor) -> LayerState:
+        return self.memory.initial_state(x)
+
+    def forward(self, x: Tensor, state: LayerState, dt: Tensor) -> tuple[Tensor, LayerState]:
+        check_features("s4 or s4d", x, self.memory.dim)
+        x = x.to(self.norm.weight.dtype)
+        y, state = self.memory(self.norm(x), state, dt)
+        return x + F.glu(self.mix(F.gelu(y)), -1), state
