@@ -62,9 +62,9 @@ class Aedat4Reader(IndexedReader):
             yield (begin,), self._events(parts)
 
     def _events(self, parts: list[np.ndarray]) -> Events:
-        records = np.concatenate(parts)
-        t, x, y = (np.ascontiguousarray(records[name]) for name in "txy")
-        return Events(t, x, y, records["p"] != 0, self.width, self.height)
+        # Column by column: numpy joins records with gaps field by field, at a third of the speed.
+        t, x, y, p = (np.concatenate([part[name] for part in parts]) for name in "txyp")
+        return Events(t, x, y, p != 0, self.width, self.height)
 
     def _packets(self, position: int) -> Iterator[tuple[int, np.ndarray]]:
         """Position and events of every packet of our stream that has any."""
