@@ -62,7 +62,7 @@ class Aedat4Reader(IndexedReader):
             yield (begin,), self._events(parts)
 
     def _events(self, parts: list[np.ndarray]) -> Events:
-        # Column by column: numpy joins records with gaps field by field, at a third of the speed.
+        # Column by column: joining whole records, which have gaps, made reading twice as slow.
         t, x, y, p = (np.concatenate([part[name] for part in parts]) for name in "txyp")
         return Events(t, x, y, p != 0, self.width, self.height)
 
