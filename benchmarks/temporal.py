@@ -26,6 +26,7 @@ from saccade.model.temporal.s5 import S5
 
 TRAINING = {"T": 21, "B": 8, "H": 32, "W": 40, "C": 128}
 STEP = {"T": 1, "B": 1, "H": 64, "W": 80, "C": 64}
+CASES = {"step": (STEP, False), "step with gradients": (STEP, True), "training": (TRAINING, True)}  # shape, forward + backward or forward
 
 
 def reference(layer: S5, x: Tensor, state: Tensor, dt: float) -> tuple[Tensor, Tensor]:
@@ -134,11 +135,11 @@ def peak_megabytes(shape_name: str, name: str) -> float:
 
 def measure_peak(shape_name: str, name: str) -> None:
     torch.set_num_threads(1)
-    shape = {"training": TRAINING, "step": STEP}[shape_name]
+    shape, training = CASES[shape_name]
     small = {**shape, "B": 1, "H": 2, "W": 2}
-    with torch.set_grad_enabled(shape_name == "training"):
-        subjects(small, shape_name == "training")[name]()  # compiles
-        call = subjects(shape, shape_name == "training")[name]
+    with torch.set_grad_enabled(training):
+        subjects(small, training)[name]()  # compiles
+        call = subjects(shape, training)[name]
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)  # pages that were freed but kept would hide what the call needs
         Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
@@ -172,7 +173,7 @@ def print_limits(times: dict[str, float], shape: dict[str, int], training: bool,
 
 
 def report(shape_name: str, rounds: int, with_memory: bool, bandwidth: float) -> None:
-    shape, training = {"training": (TRAINING, True), "step": (STEP, False)}[shape_name]
+    shape, training = CASES[shape_name]
     with torch.set_grad_enabled(training):
         calls = subjects(shape, training)
         times = best_times(calls, rounds)
@@ -203,8 +204,8 @@ def main() -> None:
     check_reference()
     bandwidth = bandwidth_gigabytes()
     print(f"one thread; memory {bandwidth:.1f} GB/s (read + write)")
-    report("step", 20 * options.rounds, not options.no_memory, bandwidth)
-    report("training", options.rounds, not options.no_memory, bandwidth)
+    for name in CASES:
+        report(name, options.rounds * (1 if name == "training" else 20), not options.no_memory, bandwidth)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from saccade.model.temporal.pairs import multiply, multiply_conjugate
-from saccade.model.temporal.scan import Decay, Method, Start, choose, grouped, reverse_in_place, scan_in_place, traced_scan
+from saccade.model.temporal.scan import Decay, Method, Start, choose, grouped, reverse_in_place, scan_in_place, start_gradient, traced_scan
 
 Pixels = Float[Tensor, "T rows H"]
 
@@ -29,19 +29,22 @@ class _DiagonalSystem(torch.autograd.Function):
             ctx.method = method or choose(states)
             scan_in_place(decay, states, start, ctx.method)
             y = _matmul(states, weight_out.T, ctx.lower, start.dtype).addcmul_(u, direct)
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(u, weight_in, decay, gain, weight_out, direct, start, states)
         # A copy, so that the state of a clip doesn't keep all its states alive. A stream without gradients needs none.
         return y, states[-1].clone() if keep or len(states) > 1 else states[-1]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, y_gradient: Tensor, last_gradient: Tensor) -> Any:
+    def backward(ctx: Any, y_gradient: Tensor | None, last_gradient: Tensor | None) -> Any:
         u, weight_in, decay, gain, weight_out, direct, start, states = ctx.saved_tensors
-        y_gradient = y_gradient.contiguous()
+        y_gradient = torch.zeros_like(u) if y_gradient is None else y_gradient.contiguous()
         flow = _matmul(y_gradient, weight_out, ctx.lower, start.dtype)
-        flow[-1] += last_gradient
+        if last_gradient is not None:
+            flow[-1] += last_gradient
         weight_out_gradient = _matmul(y_gradient.flatten(0, 1).T, states.flatten(0, 1), ctx.lower, start.dtype)
-        decay_gradient, start_gradient = reverse_in_place(decay, flow, states, start, ctx.method)
+        decay_gradient = reverse_in_place(decay, flow, states, start, ctx.method)
+        from_start = start_gradient(decay, flow) if ctx.needs_input_grad[6] else None  # before the gain, which the start doesn't pass
         gain_gradient = None
         if gain is not None:
             gain_gradient = _gain_gradient(u, weight_in, gain, flow, ctx.lower)
@@ -49,7 +52,7 @@ class _DiagonalSystem(torch.autograd.Function):
         weight_in_gradient = _matmul(flow.flatten(0, 1).T, u.flatten(0, 1), ctx.lower, start.dtype)
         u_gradient = _matmul(flow, weight_in, ctx.lower, start.dtype).addcmul_(y_gradient, direct) if ctx.needs_input_grad[0] else None
         direct_gradient = torch.stack([(a * b).sum(0) for a, b in zip(y_gradient, u, strict=True)]).sum(0)  # a step fits the cache
-        gradients = (u_gradient, weight_in_gradient, decay_gradient, gain_gradient, weight_out_gradient, direct_gradient, start_gradient)
+        gradients = (u_gradient, weight_in_gradient, decay_gradient, gain_gradient, weight_out_gradient, direct_gradient, from_start)
         return *gradients, None, None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from saccade.model.temporal.pairs import Pair, quotient
+from saccade.model.temporal.pairs import Pair, quotient, reciprocal
 
 
 def zero_order_hold(eigenvalues: Pair, step: Tensor) -> tuple[Pair, Pair]:
@@ -23,11 +23,10 @@ def zero_order_hold(eigenvalues: Pair, step: Tensor) -> tuple[Pair, Pair]:
 
 
 def bilinear(eigenvalues: Pair, step: Tensor) -> tuple[Pair, Pair]:
-    """decay = (1 + z/2) / (1 - z/2), gain = step / (1 - z/2): stable for every step."""
-    real, imag = eigenvalues[0] * step / 2, eigenvalues[1] * step / 2
-    denominator = 1 - real, -imag
-    decay = quotient((1 + real, imag), denominator)
-    return decay, quotient((step.expand_as(real), torch.zeros_like(imag)), denominator)
+    """decay = (1 + z/2) / (1 - z/2) = 2 / (1 - z/2) - 1, gain = step / (1 - z/2): stable for every step."""
+    half = step / 2
+    real, imag = reciprocal((1 - eigenvalues[0] * half, -eigenvalues[1] * half))
+    return (2 * real - 1, 2 * imag), (step * real, step * imag)
 
 
 def euler(eigenvalues: Pair, step: Tensor) -> tuple[Pair, Pair]:

@@ -54,7 +54,7 @@ def scan_shared(decay, values, start, part, first_row, last_row):
 
 
 @compiled
-def reverse_shared(decay, gradients, states, start, decay_gradient, start_gradient, part, first_row, last_row):
+def reverse_shared(decay, gradients, states, start, decay_gradient, part, first_row, last_row):
     """Gradients of the states become those of the values. Sums over rows go by blocks into float64, one total per part."""
     steps, rows, width = gradients.shape
     group = rows // decay.shape[1]
@@ -65,7 +65,8 @@ def reverse_shared(decay, gradients, states, start, decay_gradient, start_gradie
             which = min(t, decay.shape[0] - 1)
             for row in range(first, last):
                 previous = states[t - 1, row] if t else start[row]
-                _retreat(decay[which, row // group], gradients[t, row], gradients[t - 1, row] if t else start_gradient[row])
+                if t:
+                    _retreat(decay[which, row // group], gradients[t, row], gradients[t - 1, row])
                 _correlate(gradients[t, row], previous, partial)
                 if row + 1 == last or (row + 1) % group == 0:
                     decay_gradient[part, which, row // group] += partial
@@ -83,12 +84,13 @@ def scan_selective(decay, values, start, part, first_row, last_row):
 
 
 @compiled
-def reverse_selective(decay, gradients, states, start, decay_gradient, start_gradient, part, first_row, last_row):
+def reverse_selective(decay, gradients, states, start, decay_gradient, part, first_row, last_row):
     steps = gradients.shape[0]
     for first in range(first_row, last_row, BLOCK):
         for t in range(steps - 1, -1, -1):
             for row in range(first, min(first + BLOCK, last_row)):
-                _retreat(decay[t, row], gradients[t, row], gradients[t - 1, row] if t else start_gradient[row])
+                if t:
+                    _retreat(decay[t, row], gradients[t, row], gradients[t - 1, row])
                 _correlate(gradients[t, row], states[t - 1, row] if t else start[row], decay_gradient[t, row])
 
 

@@ -8,7 +8,8 @@ Pair = tuple[Tensor, Tensor]  # (real, imaginary), equal shapes
 
 def from_last_axis(values: Tensor) -> Pair:
     """Of a tensor (..., 2): how parameters are stored, as in the published weights."""
-    return values[..., 0], values[..., 1]
+    real, imag = values.unbind(-1)  # one gradient for both; two selections would each make a tensor of zeros
+    return real, imag
 
 
 def pack(pair: Pair) -> Tensor:
@@ -29,6 +30,11 @@ def quotient(left: Pair, right: Pair) -> Pair:
     (a, b), (c, d) = left, right
     size = c * c + d * d
     return (a * c + b * d) / size, (b * c - a * d) / size
+
+
+def reciprocal(pair: Pair) -> Pair:
+    size = pair[0].square() + pair[1].square()
+    return pair[0] / size, -pair[1] / size
 
 
 def conjugate(pair: Pair) -> Pair:

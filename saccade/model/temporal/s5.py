@@ -77,7 +77,7 @@ class S5(nn.Module):
             decay, gain = DISCRETISATIONS[self.discretisation](self.eigenvalues(), steps)
             control = from_last_axis(self.B)
             if equal_steps:  # one gain for everyone: into B, once
-                control = product(control, (gain[0][0, 0, :, None], gain[1][0, 0, :, None]))
+                control = product(control, (gain[0].reshape(-1, 1), gain[1].reshape(-1, 1)))
             weight_in, packed_gain = torch.cat(control), None if equal_steps else pack(gain)
             weight_out = pack(self._observe_conjugate())
         u = x.to(self.D.dtype).flatten(1, 3)

@@ -77,9 +77,8 @@ def parts(values: Tensor) -> int:
     return max(1, min(torch.get_num_threads(), values.numel() // ELEMENTS_PER_THREAD, values.shape[1]))
 
 
-def _run_compiled(kernel: Callable[..., None], count: int, *tensors: Tensor) -> None:
+def _run_compiled(kernel: Callable[..., None], count: int, rows: int, *tensors: Tensor) -> None:
     arrays = [tensor.numpy() for tensor in tensors]
-    rows = len(arrays[-1])  # of the start or its gradient
     if count == 1:
         kernel(*arrays, 0, 0, rows)
         return
@@ -92,7 +91,7 @@ def scan_in_place(decay: Decay, values: Values, start: Start, method: Method) ->
     """`values` become the states. Only for buffers that the caller has made."""
     if method == "compiled":
         kernel = kernels.scan_selective if decay.shape[:2] == values.shape[:2] else kernels.scan_shared
-        _run_compiled(kernel, parts(values), decay, values, start)
+        _run_compiled(kernel, parts(values), len(start), decay, values, start)
         return
     wide, states = grouped(decay, values)
     states[0] += multiply(wide[0], grouped(decay, start)[1])
@@ -103,18 +102,17 @@ def scan_in_place(decay: Decay, values: Values, start: Start, method: Method) ->
         states[t] += multiply(wide[min(t, len(wide) - 1)], states[t - 1])
 
 
-def reverse_in_place(decay: Decay, gradients: Values, states: Values, start: Start, method: Method) -> tuple[Tensor, Tensor]:
-    """`gradients` of the states become those of the values; returns those of decay and start."""
-    start_gradient = torch.zeros_like(start)
+def reverse_in_place(decay: Decay, gradients: Values, states: Values, start: Start, method: Method) -> Decay:
+    """`gradients` of the states become those of the values; returns that of the decay."""
     if method == "compiled":
         selective = decay.shape[:2] == states.shape[:2]
         if selective:
             decay_gradient = torch.zeros_like(decay)
-            _run_compiled(kernels.reverse_selective, parts(states), decay, gradients, states, start, decay_gradient, start_gradient)
-            return decay_gradient, start_gradient
+            _run_compiled(kernels.reverse_selective, parts(states), len(start), decay, gradients, states, start, decay_gradient)
+            return decay_gradient
         totals = torch.zeros(parts(states), *decay.shape, dtype=torch.float64)
-        _run_compiled(kernels.reverse_shared, len(totals), decay, gradients, states, start, totals, start_gradient)
-        return totals.sum(0).to(decay.dtype), start_gradient
+        _run_compiled(kernels.reverse_shared, len(totals), len(start), decay, gradients, states, start, totals)
+        return totals.sum(0).to(decay.dtype)
     wide, flow = grouped(decay, gradients)
     if method == "parallel":
         later = torch.cat([wide.expand(len(flow), *wide.shape[1:])[1:], torch.zeros_like(wide[:1])])
@@ -125,9 +123,13 @@ def reverse_in_place(decay: Decay, gradients: Values, states: Values, start: Sta
             flow[t - 1] += multiply_conjugate(flow[t], wide[min(t, len(wide) - 1)])
     previous = grouped(decay, torch.cat([start[None], states[:-1]]))[1]
     decay_gradient = multiply_conjugate(flow, previous).sum(2)
-    if len(decay) == 1:
-        decay_gradient = decay_gradient.sum(0, keepdim=True)
-    return decay_gradient, multiply_conjugate(flow[0], wide[0]).reshape(start.shape)
+    return decay_gradient.sum(0, keepdim=True) if len(decay) == 1 else decay_gradient
+
+
+def start_gradient(decay: Decay, gradients: Values) -> Start:
+    """From the gradients of the values; apart, because the start of a clip is mostly detached."""
+    wide, flow = grouped(decay[:1], gradients[:1])
+    return multiply_conjugate(flow[0], wide[0]).reshape(gradients.shape[1:])
 
 
 class _Scan(torch.autograd.Function):
@@ -144,8 +146,8 @@ class _Scan(torch.autograd.Function):
     def backward(ctx: Any, gradients: Tensor) -> Any:
         decay, states, start = ctx.saved_tensors
         gradients = gradients.clone(memory_format=torch.contiguous_format)
-        decay_gradient, start_gradient = reverse_in_place(decay, gradients, states, start, ctx.method)
-        return decay_gradient, gradients, start_gradient, None
+        decay_gradient = reverse_in_place(decay, gradients, states, start, ctx.method)
+        return decay_gradient, gradients, start_gradient(decay, gradients) if ctx.needs_input_grad[2] else None, None
 
 
 def linear_scan(decay: Decay, values: Values, start: Start, reverse: bool = False, method: Method | None = None) -> Values:
