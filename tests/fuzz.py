@@ -70,7 +70,6 @@ def read_everything(path: Path, index: Path, options: dict) -> int:
 
 def fuzz(name: str, first: int, last: int, current: Synchronized | None = None) -> tuple[int, int]:
     """Inputs of the seeds first to last - 1. Returns how many were readable and how many refused. `current` holds the seed under way."""
-    logging.getLogger("saccade").setLevel(logging.CRITICAL)
     readable = refused = 0
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
         os.environ["SACCADE_CACHE"] = folder
@@ -105,6 +104,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="seed of the first input")
     parser.add_argument("--formats", nargs="*", default=list(FORMATS), choices=list(FORMATS))
     arguments = parser.parse_args()
+    logging.getLogger("saccade").setLevel(logging.CRITICAL)
     context = multiprocessing.get_context("fork")
     failed = False
     for name in arguments.formats:

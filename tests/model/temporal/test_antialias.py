@@ -119,7 +119,7 @@ def test_h2_of_s4d_is_the_sum_over_channels():
 def test_h2_is_a_loss_that_lowers_the_response(omega_max):
     layer = S5(8, timescales="clip")
     optimiser = torch.optim.Adam(layer.parameters(), lr=0.01)
-    before = float(h2_norm(layer.transfer()))
+    before = float(h2_norm(layer.transfer()).detach())
     for _ in range(30):
         optimiser.zero_grad()
         loss = h2_norm(layer.transfer(), omega_max=omega_max)
