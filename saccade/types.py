@@ -1,5 +1,6 @@
 """The values that flow: events, windows of events, and the one error that bad input raises."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +9,9 @@ from jaxtyping import Bool, Int64, UInt16
 Times = Int64[np.ndarray, "n"]  # microseconds
 Coordinates = UInt16[np.ndarray, "n"]  # pixels of the sensor, origin at the top left
 Polarities = Bool[np.ndarray, "n"]  # True = brighter
+
+
+DTYPES = np.dtype(np.int64), np.dtype(np.uint16), np.dtype(np.uint16), np.dtype(np.bool_)
 
 
 class InputError(ValueError):
@@ -26,8 +30,14 @@ class Events:
     height: int
 
     def __post_init__(self) -> None:
-        if not (self.t.shape == self.x.shape == self.y.shape == self.p.shape):
-            raise InputError(f"Events: t, x, y, p must have one length, got {self.t.shape}, {self.x.shape}, {self.y.shape}, {self.p.shape}")
+        columns = (self.t, self.x, self.y, self.p)
+        if not (self.t.shape == self.x.shape == self.y.shape == self.p.shape and self.t.ndim == 1):
+            raise InputError(f"Events: t, x, y, p must be columns of one length, got shapes {', '.join(str(c.shape) for c in columns)}")
+        if (self.t.dtype, self.x.dtype, self.y.dtype, self.p.dtype) != DTYPES:
+            raise InputError(
+                f"Events: t, x, y, p must be int64 (us), uint16, uint16, bool, got {', '.join(str(c.dtype) for c in columns)}; "
+                "convert them with .astype"
+            )
 
     def __len__(self) -> int:
         return len(self.t)
@@ -35,6 +45,10 @@ class Events:
     def __getitem__(self, which: "slice | np.ndarray") -> "Events":
         """The events of a slice, a mask or an index array; slices share memory."""
         return Events(self.t[which], self.x[which], self.y[which], self.p[which], self.width, self.height)
+
+    def __iter__(self) -> "Iterator[Events]":
+        """Itself, as a source of one chunk: what takes a recording takes a piece of one, too."""
+        return iter((self,))
 
     @classmethod
     def empty(cls, width: int, height: int) -> "Events":
