@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from saccade.events.open import open_events
 from saccade.representation.canvas import Canvas
 from saccade.representation.frames import Framer, frames
 from saccade.representation.histogram import stacked_histogram
@@ -85,6 +86,20 @@ def test_how_often_an_event_is_counted(rate, rings):
     framer = Framer(rate)
     list(framer.push(make_events(0, 100, 10**6)))
     assert len(getattr(framer._builder, "rings", ())) == rings
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_frames_of_a_real_recording_equal_their_windows(rate, shared):
+    """The Gen1 clip around its first hole, in its own chunks and sizes."""
+    with open_events(shared / "data" / "gen1" / "clip_td.dat") as reader:
+        piece = list(reader.stream(20_900_000, 21_100_000))
+    built = 0
+    for frame, window in zip(frames(piece, rate, reuse=True), windows(piece, rate), strict=True):
+        if built % max(1, rate // 100) == 0:
+            np.testing.assert_array_equal(frame.data, stacked_histogram(window))
+        assert (frame.start_us, frame.end_us, frame.events) == (window.start_us, window.end_us, len(window))
+        built += 1
+    assert built == pytest.approx(0.2 * rate, abs=1)
 
 
 def test_copies_stay_valid():
