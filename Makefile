@@ -23,7 +23,9 @@ fast: $(VENV)/installed
 fuzz: $(VENV)/installed
 	$(BIN)/python -m tests.fuzz --inputs $(FUZZ)
 
+# Every figure of the README, as ratios in one run.
 bench: $(VENV)/installed
+	$(PIP) install --constraint constraints.txt --editable ".[benchmarks]"
 	$(BIN)/python -m benchmarks
 
 $(VENV)/installed: pyproject.toml constraints.txt
