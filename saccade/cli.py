@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -151,6 +152,11 @@ def view(
         raise InputError(f"{out}: unknown suffix {out.suffix!r}; expected .png or .mp4")
     if out.exists() and not overwrite:
         raise InputError(f"{out}: exists already; give another name, or --overwrite to replace it")
+    for name, value in (("rate-hz", rate_hz), ("window-ms", window_ms), ("slow", slow)):
+        if not 0 < value < float("inf"):
+            raise InputError(f"--{name} {value}: expected a number above 0")
+    if not all(isfinite(limit) for limit in (start_s, end_s) if limit is not None):
+        raise InputError(f"--start-s {start_s} --end-s {end_s}: expected seconds, as `saccade info` prints them")
     with opening.open(recording) as reader:
         start_us = reader.start_us if start_s is None else round(start_s * 1e6)
         end_us = reader.end_us if end_s is None else round(end_s * 1e6)
@@ -169,7 +175,10 @@ def view(
 
 def demo(*, out: Path = Path("demo")) -> None:
     """Open the recording that comes with saccade, print what it holds, and write pictures and a video of its frames to OUT."""
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{out}: can't be made a folder ({error.strerror}); choose another with --out") from error
     print(f"$ saccade info {STREET}")
     info(STREET)
     print("\nIts frames, as a detector sees them (blue: brighter, red: darker):")

@@ -119,7 +119,16 @@ def test_view_writes_a_sheet_and_a_video(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"), [(("a.gif",), "expected .png or .mp4"), (("a.mp4", "--start-s", "99"), "no frame to write")]
+    ("arguments", "message"),
+    [
+        (("a.gif",), "expected .png or .mp4"),
+        (("a.mp4", "--start-s", "99"), "no frame to write"),
+        (("a.png", "--start-s", "99"), "no frame to write"),
+        (("a.png", "--rate-hz", "0"), "expected a number above 0"),
+        (("a.mp4", "--slow", "0"), "expected a number above 0"),
+        (("a.mp4", "--window-ms", "nan"), "expected a number above 0"),
+        (("a.mp4", "--end-s", "nan"), "expected seconds"),
+    ],
 )
 def test_view_refuses(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     result = run("view", STREET, tmp_path / arguments[0], *arguments[1:])
@@ -132,6 +141,13 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     cli.demo(out=tmp_path / "demo")
     assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == ["frames_200hz.mp4", "frames_200hz.png", "frames_20hz.png"]
     assert "saccade info" in capsys.readouterr().out
+
+
+def test_demo_says_where_it_cannot_write(tmp_path: Path) -> None:
+    (tmp_path / "demo").write_text("a file")
+    result = run("demo", "--out", tmp_path / "demo")
+    assert result.returncode == 2
+    assert "--out" in result.stderr
 
 
 def test_the_sample_is_what_its_script_makes() -> None:

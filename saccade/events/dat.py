@@ -26,7 +26,8 @@ class DatReader(ArrayReader):
 
     def __init__(self, path: Path, *, width: int | None = None, height: int | None = None) -> None:
         fields, position = read_header(path)
-        kind_and_size = path.open("rb").read(position + 2)[position:]
+        with path.open("rb") as file:
+            kind_and_size = file.read(position + 2)[position:]
         if position == 0 or len(kind_and_size) < 2:
             raise InputError(f"{path}: no DAT file: expected header lines that begin with %, then two bytes for event type and size")
         kind, size = kind_and_size

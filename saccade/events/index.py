@@ -3,7 +3,6 @@
 import hashlib
 import logging
 import os
-import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from saccade.events.files import replacing
 from saccade.types import Events, InputError
 
 log = logging.getLogger("saccade")
-VERSION = 1  # of what an index means; a new number makes every kept index be built anew
+VERSION = 2  # of what an index means; a new number makes every kept index be built anew
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +73,11 @@ def index_path(recording: Path, key: str) -> Path:
 
 
 def load_index(path: Path, recording: Path) -> Index | None:
-    """The kept index, or None if there is none, it is damaged, or older than the recording."""
+    """The kept index, or None if there is none, it is damaged, or the recording has changed since."""
     try:
-        if path.stat().st_mtime_ns < recording.stat().st_mtime_ns:
-            return None
         with np.load(path, allow_pickle=False) as file:
-            if int(file["version"]) != VERSION or int(file["size"]) != recording.stat().st_size:
+            status = recording.stat()
+            if (int(file["version"]), int(file["size"]), int(file["changed"])) != (VERSION, status.st_size, status.st_mtime_ns):
                 return None
             return Index(
                 marks=file["marks"],
@@ -89,7 +87,7 @@ def load_index(path: Path, recording: Path) -> Index | None:
                 extent=(int(file["extent"][0]), int(file["extent"][1])),
                 notes=tuple(str(note) for note in file["notes"]),
             )
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except Exception:  # numpy raises nearly everything on a damaged file, and none of it matters: the index is built anew
         return None
 
 
@@ -102,6 +100,7 @@ def save_index(index: Index, path: Path, recording: Path) -> None:
                 file,
                 version=VERSION,
                 size=recording.stat().st_size,
+                changed=recording.stat().st_mtime_ns,
                 marks=index.marks,
                 counts=index.counts,
                 earliest_us=index.earliest_us,

@@ -7,6 +7,7 @@ from saccade.events.aedat4 import Aedat4Reader
 from saccade.events.dat import DatReader
 from saccade.events.files import check_readable
 from saccade.events.hdf5 import Hdf5Reader
+from saccade.events.mend import MOST_PIXELS
 from saccade.events.npz import NpzReader
 from saccade.events.prophesee import read_header
 from saccade.events.raw import RawReader
@@ -14,8 +15,6 @@ from saccade.events.reader import Reader
 from saccade.events.ros import RosReader
 from saccade.events.text import TextReader
 from saccade.types import InputError
-
-MOST_PIXELS = 4096 * 4096  # frames and tables are as large as the sensor: a damaged header must not take all memory
 
 # Formats we can name but not read: (first bytes, what it is, what to do).
 KNOWN = (

@@ -9,6 +9,7 @@ from saccade.events.files import replacing
 from saccade.events.reader import Reader
 from saccade.representation.frames import Frame, frames
 from saccade.representation.windows import WindowKind
+from saccade.types import InputError
 
 Pixels = UInt8[np.ndarray, "H W 3"]
 Histogram = UInt8[np.ndarray, "channels H W"]
@@ -48,12 +49,14 @@ def spread(reader: Reader, number: int, start_us: int, end_us: int, rate_hz: flo
 
 def write_sheet(path: Path, frames: list[Frame], title: str = "") -> None:
     """A picture of several frames with their times."""
+    if not frames:
+        raise InputError(f"{path}: no frame to write; the recording or the chosen piece of it is empty, or shorter than a frame")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    across = min(4, len(frames)) or 1
-    down = -(-len(frames) // across) or 1
-    height, width = frames[0].data.shape[1:] if frames else (3, 4)
+    across = min(4, len(frames))
+    down = -(-len(frames) // across)
+    height, width = frames[0].data.shape[1:]
     figure = Figure(figsize=(across * 3.6, down * (3.6 * height / width + 0.35) + 0.5), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(title)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from saccade.events.open import open_events
+from saccade.events.reader import IndexedReader
 from saccade.types import Events, InputError
 from tests.fuzz import fuzz
 from tests.make.events import assert_equal, collect, random_events
@@ -93,6 +94,7 @@ def test_the_index_is_kept_in_the_cache_and_nowhere_else(name: str, tmp_path: Pa
             assert reader.count == len(SOURCE)
     assert [file.name for file in folder.iterdir()] == [path.name]
     kept = list(cache.rglob("*.npz"))
+    assert len(kept) == isinstance(reader, IndexedReader)
     if kept:
         kept[0].write_bytes(kept[0].read_bytes()[:100])  # damaged: built anew
         with opened(name, path) as reader:
@@ -144,6 +146,7 @@ def test_no_permission(tmp_path: Path) -> None:
     code = f"""
 import os
 from saccade.events.open import open_events
+from saccade.events.reader import IndexedReader
 from saccade.types import InputError
 if os.geteuid() == 0:
     os.chmod({str(tmp_path)!r}, 0o755)
@@ -184,6 +187,22 @@ def test_index_beside_the_recording_only_when_asked(tmp_path: Path) -> None:
     with open_events(path, index=tmp_path / "mine.npz") as reader:
         assert reader.count == len(SOURCE)
     assert (tmp_path / "mine.npz").exists()
-    os.utime(path)  # newer than the index: it must not be trusted
+    later = Events(SOURCE.t + 3 * 4096, SOURCE.x, SOURCE.y, SOURCE.p, 64, 48)  # the same number of bytes
+    size = path.stat().st_size
+    assert make("evt3", tmp_path, later).stat().st_size == size
+    os.utime(path, ns=(0, path.stat().st_mtime_ns - 10**9))  # changed, though by its time it is older than the index
     with open_events(path, index=tmp_path / "mine.npz") as reader:
+        assert reader.start_us == later.t[0]
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK", b"\x93NUMPY", b"\x80\x04]"])
+def test_a_damaged_index_is_built_anew(damage: bytes, tmp_path: Path) -> None:
+    path, index = make("evt3", tmp_path, SOURCE), tmp_path / "mine.npz"
+    index.write_bytes(damage)
+    with open_events(path, index=index) as reader:
         assert reader.count == len(SOURCE)
+    whole = index.read_bytes()
+    for at in range(0, len(whole), 37):
+        index.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        with open_events(path, index=index) as reader:
+            reader.count  # noqa: B018  may be what the damaged index says, but nothing is raised
