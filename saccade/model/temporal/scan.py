@@ -23,7 +23,7 @@ Values = Float[Tensor, "T rows twoP"]
 Start = Float[Tensor, "rows twoP"]
 
 
-ELEMENTS_PER_THREAD = 1_000_000  # below about a millisecond of work, a thread costs more than it saves
+ELEMENTS_PER_THREAD = 1_000_000  # about a millisecond of work; a guess at what makes starting a thread worth it, not measured
 
 
 def choose(values: Tensor) -> Method:
