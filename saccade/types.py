@@ -1,14 +1,17 @@
-"""The values that flow: events, windows of events, and the one error that bad input raises."""
+"""The values that flow: events, windows of events, labels, detections, and the one error that bad input raises."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Int64, UInt16
+from jaxtyping import Bool, Float32, Int64, UInt16
 
 Times = Int64[np.ndarray, "n"]  # microseconds
 Coordinates = UInt16[np.ndarray, "n"]  # pixels of the sensor, origin at the top left
 Polarities = Bool[np.ndarray, "n"]  # True = brighter
+Boxes = Float32[np.ndarray, "n 4"]  # left, top, right, bottom in pixels of the sensor, right and bottom excluded
+Scores = Float32[np.ndarray, "n"]
+Ids = Int64[np.ndarray, "n"]  # classes or tracks
 
 
 DTYPES = np.dtype(np.int64), np.dtype(np.uint16), np.dtype(np.uint16), np.dtype(np.bool_)
@@ -76,3 +79,62 @@ class Window(Events):
     start_us: int
     end_us: int
     late: int = 0  # events that came too late for any window, since the previous window
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Detections:
+    """What was found in one frame, best score first."""
+
+    boxes: Boxes
+    scores: Scores
+    classes: Ids
+    time_us: int  # end of the frame's window
+    tracks: Ids | None = None  # ids that last as long as the object, where a tracker gave them
+
+    def __post_init__(self) -> None:
+        _check_rows("Detections", self.boxes, self.scores, self.classes, *([] if self.tracks is None else [self.tracks]))
+
+    def __len__(self) -> int:
+        return len(self.boxes)
+
+    def __getitem__(self, which: "slice | np.ndarray") -> "Detections":
+        tracks = None if self.tracks is None else self.tracks[which]
+        return Detections(self.boxes[which], self.scores[which], self.classes[which], self.time_us, tracks)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labels:
+    """True boxes of a recording in the order of time; rows of equal time are one labelled instant."""
+
+    t: Times
+    boxes: Boxes
+    classes: Ids
+    tracks: Ids  # -1 where nobody knows
+    still_us: Times | None = None  # how long the object has made no events of its own, where that is known
+    visible: Scores | None = None  # fraction of the object that is neither hidden nor outside, where that is known
+
+    def __post_init__(self) -> None:
+        optional = [column for column in (self.still_us, self.visible) if column is not None]
+        _check_rows("Labels", self.boxes, self.t, self.classes, self.tracks, *optional)
+        if len(self.t) > 1 and (self.t[1:] < self.t[:-1]).any():
+            raise InputError("Labels: rows must be in the order of time; sort every column with np.argsort(t, kind='stable')")
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    def __getitem__(self, which: "slice | np.ndarray") -> "Labels":
+        """The rows of a slice, a mask or an index array."""
+        still, visible = (None if column is None else column[which] for column in (self.still_us, self.visible))
+        return Labels(self.t[which], self.boxes[which], self.classes[which], self.tracks[which], still, visible)
+
+    @classmethod
+    def empty(cls) -> "Labels":
+        none = np.zeros(0, np.int64)
+        return cls(none, np.zeros((0, 4), np.float32), none, none)
+
+
+def _check_rows(what: str, boxes: np.ndarray, *columns: np.ndarray) -> None:
+    if boxes.ndim != 2 or boxes.shape[1] != 4 or any(column.shape != (len(boxes),) for column in columns):
+        raise InputError(
+            f"{what}: boxes must be (n, 4) and every other column (n,), got {', '.join(str(c.shape) for c in (boxes, *columns))}"
+        )

@@ -1,0 +1,218 @@
+"""Every setting of a detector as a frozen dataclass, kept in its weights file; presets are functions that return one."""
+
+import json
+import typing
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal, get_args, get_origin
+
+from saccade.types import InputError
+
+Memory = Literal["s5", "s4d", "s4", "gs5", "lstm", "none"]
+Mixing = Literal["attention", "convnext", "ssm2d"]
+
+GEN1_CLASSES = ("car", "pedestrian")
+ONE_MPX_CLASSES = ("pedestrian", "two-wheeler", "car")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryConfig:
+    """Options of the memory; each layer takes those that it has (`saccade.model.temporal`)."""
+
+    spectrum: Literal["whole", "half"] = "whole"  # s5: whole as published; half stands for the same real system with P = dim / 2
+    discretisation: Literal["zoh", "bilinear", "euler"] = "zoh"  # published weights want bilinear
+    initialisation: str = "legs"  # spectrum at the start
+    timescales: Literal["published", "clip"] = "published"  # clip: time constants of 1 to 30 windows, so that a clip can teach them
+    bandlimit: float | None = 0.5  # fraction of Nyquist that passes at the training step, None = all (paper eq. 4)
+    rolloff: float = 0.0  # width of the band limit's soft edge
+    depthwise: bool = False  # lstm: 3x3 depthwise convolution of the hidden state, RVT's ablation
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackboneConfig:
+    channels: int = 20  # of a frame: 2 polarities x bins
+    dims: tuple[int, int, int, int] = (64, 128, 256, 512)  # channels of the four stages
+    head_dim: int = 32  # channels of one attention head
+    split: int = 1  # attention windows per 32 x 32 pixels and axis: 1 for Gen1, 2 for 1 Mpx
+    mixing: Mixing = "attention"
+    memories: tuple[Memory, Memory, Memory, Memory] = ("s5", "s5", "s5", "s5")
+    reset: tuple[bool, bool, bool, bool] = (False, False, False, False)  # forget at every step (the paper's stage ablation)
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
+
+    def __post_init__(self) -> None:
+        if self.mixing == "attention" and any(dim % self.head_dim for dim in self.dims):
+            raise InputError(f"backbone.dims={self.dims} must be multiples of head_dim={self.head_dim}")
+        if min(self.dims) < 1 or any(dim % 2 for dim in self.dims):
+            raise InputError(f"backbone.dims={self.dims} must be even and positive")
+        if self.split < 1 or self.channels < 1:
+            raise InputError(f"backbone.split={self.split} and channels={self.channels} must be positive")
+
+    @property
+    def multiple(self) -> int:
+        """Sides of the input must be multiples of this; `encode` pads with zeros at the bottom and right."""
+        return 32 * self.split
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectorConfig:
+    """All that is needed to build a detector and to feed it."""
+
+    name: str
+    backbone: BackboneConfig = field(default_factory=BackboneConfig)
+    bottlenecks: int = 2  # per CSP layer of the neck
+    head_width: int = 128
+    classes: tuple[str, ...] = GEN1_CLASSES
+    window_us: int = 50_000  # length of a window, and the time that dt = 1 stands for
+    bins: int = 10  # per window and polarity
+    histogram: Literal["exact", "published"] = "exact"  # published: bins from the first to the last event, counters that wrap
+    halved: Literal["no", "events", "published"] = "no"  # the sensor at half resolution, as for 1 Mpx; published: odd pixels only
+    notes: str = ""  # where the weights come from
+
+    def __post_init__(self) -> None:
+        if self.backbone.channels != 2 * self.bins:
+            raise InputError(f"{self.name}: backbone.channels={self.backbone.channels} must be 2 x bins={self.bins}")
+        if not self.classes or len(set(self.classes)) != len(self.classes):
+            raise InputError(f"{self.name}: classes={self.classes} must be at least one name, and each once")
+        for name in ("bottlenecks", "head_width", "window_us", "bins"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{self.name}: {name}={getattr(self, name)} must be positive")
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "DetectorConfig":
+        try:
+            return _build(cls, json.loads(text), "config")
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise InputError(f"config: not JSON ({error}); was the file written by saccade?") from error
+
+
+def _build(kind: Any, value: Any, where: str) -> Any:
+    """A value of a type that the dataclasses above use, out of JSON; every name and choice is checked."""
+    if is_dataclass(kind):
+        known = typing.get_type_hints(kind)
+        if not isinstance(value, dict):
+            raise InputError(f"{where}: expected {', '.join(known)}, got {value!r:.80}")
+        required = {item.name for item in fields(kind) if item.name == "name"}
+        if set(value) - set(known) or required - set(value):
+            wrong = sorted((set(value) - set(known)) | (required - set(value)))
+            raise InputError(f"{where}: {', '.join(wrong)} unknown or missing; written by another version of saccade?")
+        return kind(**{name: _build(known[name], item, f"{where}.{name}") for name, item in value.items()})
+    if get_origin(kind) is tuple:
+        kinds = get_args(kind)
+        if not isinstance(value, list) or (kinds[-1] is not Ellipsis and len(kinds) != len(value)):
+            raise InputError(f"{where}: expected a list like {kind}, got {value!r:.80}")
+        return tuple(_build(kinds[0], item, where) for item in value)
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise InputError(f"{where}={value!r}: expected one of {', '.join(map(str, get_args(kind)))}")
+        return value
+    kinds = get_args(kind) or (kind,)
+    if float in kinds and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) not in kinds:
+        raise InputError(f"{where}={value!r:.80}: expected {' or '.join(item.__name__ for item in kinds)}")
+    return value
+
+
+def s5_vit_b() -> DetectorConfig:
+    """S5-ViT-B: stages, neck and head of RVT-B, S5 as memory (paper table 1; 18,192,149 parameters)."""
+    return DetectorConfig(name="s5-vit-b")
+
+
+def s5_vit_s() -> DetectorConfig:
+    """S5-ViT-S: three quarters of the channels, one bottleneck per CSP layer (paper table 1; 9,677,205 parameters)."""
+    return _sized("s5-vit-s", (48, 96, 192, 384), head_dim=24, head_width=96)
+
+
+def s5_vit_t() -> DetectorConfig:
+    """S5-ViT-T: half the channels; the paper has no tiny S5, so the sizes are those of the published RVT-T."""
+    return _sized("s5-vit-t", (32, 64, 128, 256), head_dim=32, head_width=64)
+
+
+def s4d_vit_b() -> DetectorConfig:
+    """S4D-ViT-B: one diagonal system of 32 states per channel and a gated mixing instead of S5 (paper table 1: 16.5 M)."""
+    return _with_memory(s5_vit_b(), "s4d-vit-b", "s4d")
+
+
+def s4d_vit_s() -> DetectorConfig:
+    """S4D-ViT-S (paper table 1: 8.8 M)."""
+    return _with_memory(s5_vit_s(), "s4d-vit-s", "s4d")
+
+
+def s4_vit_b() -> DetectorConfig:
+    """S4-ViT-B: full HiPPO-LegS systems, fixed but for their steps (paper section 4.4); sizes of S4D-ViT-B."""
+    return _with_memory(s5_vit_b(), "s4-vit-b", "s4")
+
+
+def rvt_b() -> DetectorConfig:
+    """RVT-B, the LSTM baseline (published code; 18,536,469 parameters)."""
+    return _with_memory(s5_vit_b(), "rvt-b", "lstm")
+
+
+def rvt_s() -> DetectorConfig:
+    """RVT-S (published code; 9,870,165 parameters)."""
+    return _with_memory(s5_vit_s(), "rvt-s", "lstm")
+
+
+def rvt_t() -> DetectorConfig:
+    """RVT-T (published code; 4,405,141 parameters)."""
+    return _with_memory(s5_vit_t(), "rvt-t", "lstm")
+
+
+def s5_convnext_b() -> DetectorConfig:
+    """S5-ConvNeXt-B: ConvNeXt blocks instead of attention (paper, appendix "SSM-only and SSM-ConvNext models"); block sizes are ConvNeXt's own."""
+    return _with_mixing(s5_vit_b(), "s5-convnext-b", "convnext")
+
+
+def s5_ssm2d_b() -> DetectorConfig:
+    """S5-SSM2D-B: scans along rows and columns, both ways, instead of attention (same appendix); sizes are ours, the paper gives none."""
+    return _with_mixing(s5_vit_b(), "s5-ssm2d-b", "ssm2d")
+
+
+def s5_vit_nano() -> DetectorConfig:
+    """For a CPU: a quarter of the base channels, about 1 M parameters; time constants of 1 to 30 windows, which short clips can teach."""
+    config = _sized("s5-vit-nano", (16, 32, 64, 128), head_dim=16, head_width=48)
+    return replace(config, backbone=replace(config.backbone, memory=MemoryConfig(timescales="clip")))
+
+
+def s4d_vit_nano() -> DetectorConfig:
+    """`s5-vit-nano` with S4D."""
+    return _with_memory(s5_vit_nano(), "s4d-vit-nano", "s4d")
+
+
+def s4_vit_nano() -> DetectorConfig:
+    """`s5-vit-nano` with S4."""
+    return _with_memory(s5_vit_nano(), "s4-vit-nano", "s4")
+
+
+def gs5_vit_nano() -> DetectorConfig:
+    """`s5-vit-nano` with gated S5, ours."""
+    return _with_memory(s5_vit_nano(), "gs5-vit-nano", "gs5")
+
+
+def rvt_nano() -> DetectorConfig:
+    """`s5-vit-nano` with RVT's LSTM."""
+    return _with_memory(s5_vit_nano(), "rvt-nano", "lstm")
+
+
+def _sized(name: str, dims: tuple[int, int, int, int], head_dim: int, head_width: int) -> DetectorConfig:
+    return DetectorConfig(name=name, backbone=BackboneConfig(dims=dims, head_dim=head_dim), bottlenecks=1, head_width=head_width)
+
+
+def _with_memory(config: DetectorConfig, name: str, memory: Memory) -> DetectorConfig:
+    return replace(config, name=name, backbone=replace(config.backbone, memories=(memory,) * 4))
+
+
+def _with_mixing(config: DetectorConfig, name: str, mixing: Mixing) -> DetectorConfig:
+    return replace(config, name=name, backbone=replace(config.backbone, mixing=mixing))
+
+
+presets: dict[str, Callable[[], DetectorConfig]] = {
+    function.__name__.replace("_", "-"): function
+    for function in (
+        s5_vit_b, s5_vit_s, s5_vit_t, s4d_vit_b, s4d_vit_s, s4_vit_b, rvt_b, rvt_s, rvt_t, s5_convnext_b, s5_ssm2d_b,
+        s5_vit_nano, s4d_vit_nano, s4_vit_nano, gs5_vit_nano, rvt_nano,
+    )
+}  # fmt: skip
