@@ -162,7 +162,7 @@ def rvt_t() -> DetectorConfig:
 
 
 def s5_convnext_b() -> DetectorConfig:
-    """S5-ConvNeXt-B: ConvNeXt blocks instead of attention (paper, appendix "SSM-only and SSM-ConvNext models"); block sizes are ConvNeXt's own."""
+    """S5-ConvNeXt-B: ConvNeXt blocks instead of attention (paper, appendix on SSM-only models); block sizes are ConvNeXt's own."""
     return _with_mixing(s5_vit_b(), "s5-convnext-b", "convnext")
 
 
