@@ -13,6 +13,7 @@ from saccade.model.attention import Partition, WindowAndGrid
 from saccade.model.convnext import ConvNeXt
 from saccade.model.ssm2d import RowsAndColumns
 from saccade.model.temporal import TEMPORAL_LAYERS, LayerState, TemporalLayer, build_temporal
+from saccade.types import InputError
 
 State = tuple[LayerState, ...]  # of every stage; a stage without memory has ()
 Maps = Float[Tensor, "T B C H W"]
@@ -40,6 +41,8 @@ class Backbone(nn.Module):
 
     def forward(self, frames: Maps, state: State, dt: Tensor) -> tuple[tuple[Maps, ...], State]:
         """All four stages; sides of the frames are multiples of `config.multiple`."""
+        if len(state) != len(self.stages):
+            raise InputError(f"the state must be that of {len(self.stages)} stages, got {len(state)}; start from initial_state(frames)")
         partition = frames.shape[-2] // self.config.multiple, frames.shape[-1] // self.config.multiple
         features, states, x = [], [], frames
         for stage, memory in zip(self.stages, state, strict=True):

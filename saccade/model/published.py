@@ -84,7 +84,7 @@ def infer_config(state_dict: Mapping[str, Tensor]) -> DetectorConfig:
     channels = _shape(state_dict, "backbone.stages.0.downsample_cf2cl.conv.weight")[1]
     classes, head_width = _shape(state_dict, "yolox_head.cls_preds.0.weight")[:2]
     if len(dims) != 4 or channels % 2 or dims[0] not in _HEAD_DIMS:
-        raise InputError(f"stages of {dims} channels on frames of {channels}: expected a published tiny (32), small (48) or base (64) model")
+        raise InputError(f"stages of {dims} channels on frames of {channels}: expected published tiny (32), small (48) or base (64)")
     memory, family = ("s5", "s5-vit") if any(".s5_block." in key for key in state_dict) else ("lstm", "rvt")
     names = {2: GEN1_CLASSES, 3: ONE_MPX_CLASSES}.get(classes)
     if names is None:
