@@ -20,7 +20,7 @@ DRIFT_LEAST_US = 1000  # less than this over all labels isn't worth a grid of fr
 
 @dataclass(frozen=True, kw_only=True)
 class LabelRules:
-    """Which labels count. Sizes are pixels of the sensor, whatever the frames are scaled to; boxes are cropped to it before they are measured."""
+    """Which labels count. Sizes are pixels of the sensor, at any scale of the frames; boxes are cropped to it, then measured."""
 
     classes: tuple[str, ...]
     ids: Mapping[int, int] = field(default_factory=dict)  # number in the file -> index into classes; empty = they are the same
