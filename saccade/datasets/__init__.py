@@ -1,0 +1,1 @@
+"""RECORDINGS + LABELS -> BATCHES."""
