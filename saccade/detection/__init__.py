@@ -1,0 +1,1 @@
+"""PREDICTIONS <-> BOXES: stand-in until branch detection is merged."""
