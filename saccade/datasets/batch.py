@@ -15,7 +15,7 @@ from saccade.types import InputError
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """T frames of B clips. The labels are columns over all labelled frames: a tensor per frame would make the way between processes slow."""
+    """T frames of B clips. The labels are columns over all labelled frames: a tensor per frame would slow the way between processes."""
 
     frames: UInt8[Tensor, "T B channels height width"]
     dt: Float32[Tensor, "T B"]

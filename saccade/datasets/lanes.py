@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from saccade.datasets.augment import AugmentSettings, Augmentation, draw
+from saccade.datasets.augment import Augmentation, AugmentSettings, draw
 from saccade.datasets.clips import Clip, Timeline, cut, labels_of
 from saccade.datasets.recording import Dataset, Sampling
 from saccade.types import InputError
@@ -78,9 +78,7 @@ class Lanes:
             self._instants = [np.unique(recording.labels.t) for recording in dataset.recordings]
             self._before = np.cumsum([0, *map(len, self._instants)])
             if not self._before[-1]:
-                raise InputError(
-                    f"{dataset.name}, {dataset.split}: no labels, which random lanes need; use kind=ordered or check the filters"
-                )
+                raise InputError(f"{dataset.name}, {dataset.split}: no labels for random lanes; use kind=ordered or check the filters")
 
     def clip(self, lane: int, step: int) -> Clip:
         place = self.place(lane, step)
@@ -154,9 +152,7 @@ class Lanes:
             self._counts[recording, rate_hz] = frames // self.length
             if frames < self.length:
                 name = self.dataset.recordings[recording].name
-                log.warning(
-                    "%s: %d frames at %g Hz don't fill a clip of %d; ordered lanes leave it out", name, frames, rate_hz, self.length
-                )
+                log.warning("%s: %d frames at %g Hz are less than a clip of %d; ordered lanes skip it", name, frames, rate_hz, self.length)
         return self._counts[recording, rate_hz]
 
     def _draw_play(self, number: int) -> tuple[int, np.random.Generator]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from itertools import count
 
 import torch
-from torch.utils.data import DataLoader, Dataset as TorchDataset
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
 
 from saccade.datasets.batch import Batch, collate
 from saccade.datasets.lanes import Lanes, LaneSettings
@@ -58,7 +59,7 @@ class Loader:
             DataLoader(
                 self._steps,
                 batch_size=None,  # a step is a batch already
-                sampler=count(self.first_step),  # type: ignore[arg-type]  # torch asks no more of it than to be iterable
+                sampler=count(self.first_step),  # torch asks no more of it than to be iterable
                 num_workers=self.workers,
                 pin_memory=self.pin_memory,
                 worker_init_fn=_start_worker,
@@ -88,9 +89,7 @@ class Loader:
         self.boxes += sum(batch.counts) + batch.vanished
         self.vanished += batch.vanished
         if self.vanished and before < ENOUGH_BOXES <= self.boxes:
-            log.warning(
-                "augmentation: %d of the first %d boxes are out of sight after zooming and aren't learned", self.vanished, self.boxes
-            )
+            log.warning("augmentation: %d of the first %d boxes left the picture by zooming and aren't learned", self.vanished, self.boxes)
 
 
 class _Steps(TorchDataset):
