@@ -36,18 +36,20 @@ class Timeline:
         return len(self.kept)
 
     @property
-    def period_us(self) -> int:
-        return round(1_000_000 / self.sampling.rate_hz)
+    def step_us(self) -> float:
+        """Of the grid as it is: some recordings stretch it to meet their labels."""
+        ends_us = self.ends_us
+        return float(self.sampling.step_us) if len(ends_us) < 2 else (int(ends_us[-1]) - int(ends_us[0])) / (len(ends_us) - 1)
 
-    def tolerance_us(self, most_us: int) -> int:
-        """How far a label may be from a frame's end. Half a period: at any rate an instant belongs to its nearest frame."""
-        return min(most_us, self.period_us // 2)
+    def tolerance_us(self, most_us: float) -> float:
+        """How far a label may be from a frame's end. Half a step: an instant belongs to its nearest frame, and to no other."""
+        return min(most_us, self.step_us / 2)
 
     def steps(self, first: int, length: int) -> Float32[np.ndarray, "T"]:
-        """True elapsed time in windows; before the very first frame one period is supposed."""
+        """True elapsed time in windows; before the very first frame one step is supposed."""
         ends_us = self.ends_us[self.kept[max(first - 1, 0) : first + length]]
         if not first:
-            ends_us = np.concatenate([ends_us[:1] - self.period_us, ends_us])
+            ends_us = np.concatenate([ends_us[:1] - round(self.step_us), ends_us])
         return (np.diff(ends_us) / self.sampling.window_us).astype(np.float32)
 
     def read(self, recording: LabelledRecording, first: int, length: int) -> Frames:
@@ -58,7 +60,7 @@ class Timeline:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def labels_of(recording: LabelledRecording, timeline: Timeline, first: int, length: int, tolerance_us: int) -> list[Labels | None]:
+def labels_of(recording: LabelledRecording, timeline: Timeline, first: int, length: int, tolerance_us: float) -> list[Labels | None]:
     """Labels of every frame of a clip; None = nobody looked at that instant."""
     tolerance_us = timeline.tolerance_us(tolerance_us)
     return [recording.labels_at(int(end_us), tolerance_us) for end_us in timeline.ends_us[timeline.kept[first : first + length]]]

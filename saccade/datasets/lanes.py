@@ -34,7 +34,7 @@ class LaneSettings:
     augment: AugmentSettings = field(default_factory=AugmentSettings)
     rates_hz: tuple[float, ...] = ()  # a random clip's or a played recording's rate is one of these; () = the sampling's
     skip: float = 0.0  # jitter of dt: share of the frames that are left out at random
-    tolerance_us: int = 25_000  # a label further than this, or half a period, from every frame's end is not used
+    tolerance_us: float = 25_000.0  # a label further than this, or half a step, from every frame's end is not used
 
     def __post_init__(self) -> None:
         if self.kind not in ("mixed", "ordered", "random"):
@@ -73,6 +73,7 @@ class Lanes:
         self.width = max(recording.width for recording in dataset.recordings)
         self._played: dict[int, list[int]] = {}  # ordered lane -> clips before its first, second, ... recording
         self._counts: dict[tuple[int, float], int] = {}
+        self._plays: dict[int, Place] = {}
         self._instants: list[np.ndarray] = []
         if settings.kind != "ordered":
             self._instants = [np.unique(recording.labels.t) for recording in dataset.recordings]
@@ -118,7 +119,8 @@ class Lanes:
                 continue
             ends_us = timeline.ends_us[timeline.kept]
             index = int(np.searchsorted((ends_us[1:] + ends_us[:-1]) / 2, time_us))  # the nearest
-            if abs(int(ends_us[index]) - int(time_us)) <= timeline.tolerance_us(self.settings.tolerance_us):
+            tolerance_us = timeline.tolerance_us(self.settings.tolerance_us)
+            if self.dataset.recordings[recording].labels_at(int(ends_us[index]), tolerance_us) is not None:
                 return Place(recording, timeline, max(index + 1 - self.length, 0), True, None)
         raise InputError(
             f"{self.dataset.name}, {self.dataset.split}: of {MOST_TRIES} labelled instants none is near a frame of a recording that has "
@@ -162,13 +164,18 @@ class Lanes:
 
     def _play(self, number: int) -> Place:
         """From where on a recording is played, and the augmentation that holds for all of it."""
+        if number in self._plays:
+            return self._plays[number]
         index, random = self._draw_play(number)
         recording = self.dataset.recordings[index]
         timeline = self._timeline(index, random)
         offset = int(random.integers(len(timeline) % self.length + 1))
         nothing = np.zeros((0, 4), np.float32)
         picture = draw(random, self.settings.augment, "ordered", recording.width, recording.height, nothing)
-        return Place(index, timeline, offset, True, picture)
+        if len(self._plays) >= 2 * self.lanes:  # the recording that each lane plays, and the one it comes from
+            del self._plays[next(iter(self._plays))]
+        self._plays[number] = Place(index, timeline, offset, True, picture)
+        return self._plays[number]
 
     def _rate(self, random: np.random.Generator) -> float:
         return float(random.choice(self.settings.rates_hz)) if self.settings.rates_hz else self.sampling.rate_hz
