@@ -1,0 +1,1 @@
+"""WEIGHTS + RECORDINGS -> NUMBERS."""

@@ -1,0 +1,70 @@
+"""BATCH NORM over all processes: the same statistics and gradients as one process with all frames. torch's own needs CUDA."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+class SharedBatchNorm(nn.BatchNorm2d):
+    """Its state dict is BatchNorm2d's. Processes may have different numbers of frames, even none. Every process must call it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(x)
+        assert self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None
+        with torch.autocast(x.device.type, enabled=False):
+            y, mean, variance, count = _Normalise.apply(x.float(), self.weight, self.bias, self.eps)
+            with torch.no_grad():
+                momentum = 0.1 if self.momentum is None else self.momentum
+                self.running_mean.lerp_(mean, momentum)
+                self.running_var.lerp_(variance * count / (count - 1).clamp(min=1), momentum)
+                self.num_batches_tracked.add_(1)
+        return y.to(x.dtype)
+
+
+class _Normalise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        count = x.new_tensor([x.numel() / x.shape[1]])
+        mean = x.mean((0, 2, 3)) if x.numel() else x.new_zeros(x.shape[1])
+        spread = (x - mean[:, None, None]).square().sum((0, 2, 3))
+        counts, means, spreads = _gather(torch.cat([count, mean, spread])).split([1, len(mean), len(mean)], 1)
+        # Of parts with their own means: squares of one sum would cancel in float32.
+        total = counts.sum().clamp(min=1)
+        mean = (counts * means).sum(0) / total
+        variance = (spreads + counts * (means - mean).square()).sum(0) / total
+        scale = (variance + eps).rsqrt()
+        normal = (x - mean[:, None, None]) * scale[:, None, None]
+        ctx.save_for_backward(normal, weight, scale, total)
+        ctx.mark_non_differentiable(mean, variance, total)
+        return normal * weight[:, None, None] + bias[:, None, None], mean, variance, total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        normal, weight, scale, total = ctx.saved_tensors
+        slope = gradients[0].float()
+        bias_gradient, weight_gradient = slope.sum((0, 2, 3)), (slope * normal).sum((0, 2, 3))
+        sums = torch.cat([bias_gradient, weight_gradient])
+        dist.all_reduce(sums)
+        along_bias, along_weight = (part[:, None, None] / total for part in sums.chunk(2))
+        # The parameters' own gradients stay this process's part: the loop adds them up with all others.
+        return (slope - along_bias - normal * along_weight) * (weight * scale)[:, None, None], weight_gradient, bias_gradient, None
+
+
+def _gather(row: Tensor) -> Tensor:
+    rows = [torch.empty_like(row) for _ in range(dist.get_world_size())]
+    dist.all_gather(rows, row)
+    return torch.stack(rows)
+
+
+def share_batch_norms(module: nn.Module) -> None:
+    """Make the batch norms inside count all processes; parameters and buffers stay the same tensors."""
+    for name, child in module.named_children():
+        if type(child) is nn.BatchNorm2d:
+            shared = SharedBatchNorm(child.num_features, child.eps, child.momentum)
+            shared._parameters, shared._buffers = child._parameters, child._buffers
+            setattr(module, name, shared.train(child.training))
+        else:
+            share_batch_norms(child)

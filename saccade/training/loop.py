@@ -1,0 +1,276 @@
+"""DATA SETS + SETTINGS -> WEIGHTS: the loop, and the only place that keeps a training's state between two steps."""
+
+import logging
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from saccade.datasets.batch import Batch
+from saccade.datasets.loader import Loader
+from saccade.datasets.recording import Dataset
+from saccade.evaluation.average_precision import Scores
+from saccade.evaluation.validate import sampling_of, validate
+from saccade.events.files import replacing
+from saccade.model.backbone import State
+from saccade.model.detector import Detector
+from saccade.model.state import change
+from saccade.model.weights import save_detector
+from saccade.training.average import Average
+from saccade.training.batchnorm import share_batch_norms
+from saccade.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from saccade.training.log import METRICS, Log, memory_mb
+from saccade.training.objective import Learned, learn
+from saccade.training.plot import plot_losses
+from saccade.training.processes import Processes, joined
+from saccade.training.schedule import average_decay, learning_rate
+from saccade.training.settings import TrainingSettings
+from saccade.training.start import build_detector
+from saccade.types import InputError
+
+log = logging.getLogger("saccade")
+
+
+class Stopped(KeyboardInterrupt):
+    """Asked to stop; the checkpoint is written."""
+
+
+@dataclass(eq=False)
+class Run:
+    """What changes from step to step."""
+
+    detector: Detector
+    optimiser: torch.optim.Optimizer
+    average: Average | None
+    state: State | None = None  # of this process's lanes
+    step: int = 0
+    best: float = -1.0
+
+    @property
+    def result(self) -> Detector:
+        return self.detector if self.average is None else self.average.detector
+
+
+def fit(training: Dataset, validation: Dataset | None, out: Path, settings: TrainingSettings) -> Scores | None:
+    """Train, from the last checkpoint in OUT if there is one, and write there final.safetensors, best.safetensors, metrics, a plot."""
+    out.mkdir(parents=True, exist_ok=True)
+    with joined(settings.device) as processes:
+        if settings.batch % (processes.world * settings.accumulation):
+            raise InputError(
+                f"training: batch={settings.batch} can't be shared by {processes.world} processes in {settings.accumulation} equal parts"
+            )
+        torch.set_num_threads(settings.threads_of(processes.local_world))
+        detector = build_detector(settings, training).to(processes.device)
+        optimiser = torch.optim.AdamW(detector.parameters(), lr=settings.highest_rate, weight_decay=settings.weight_decay)
+        run = Run(detector, optimiser, Average(detector) if settings.average else None)
+        if processes.world > 1:
+            share_batch_norms(detector)
+        sampling = sampling_of(detector.config)
+        options: dict[str, Any] = {
+            "batch": settings.batch // processes.world,
+            "length": settings.length,
+            "multiple": detector.config.backbone.multiple,
+            "seed": settings.seed,
+            "rank": processes.rank,
+            "world": processes.world,
+        }
+        lanes = Loader(training, sampling, settings.lanes, **options, workers=0).lanes
+        binding = {**settings.binding(), "config": asdict(detector.config), "lanes": lanes.fingerprint()}
+        _resume(run, load_checkpoint(out, binding), settings, processes)
+        with Loader(
+            training,
+            sampling,
+            settings.lanes,
+            **options,
+            first_step=run.step,
+            workers=settings.workers,
+            pin_memory=processes.device.type == "cuda",
+        ) as loader:
+            return _loop(run, iter(loader), validation, out, settings, processes, binding)
+
+
+def _loop(
+    run: Run,
+    batches: Iterator[Batch],
+    validation: Dataset | None,
+    out: Path,
+    settings: TrainingSettings,
+    processes: Processes,
+    binding: dict[str, Any],
+) -> Scores | None:
+    first = processes.rank == 0
+    scores = None
+    with _stop_signals() as asked, Log(out, settings, run.step) if first else _Silent() as said:
+        while run.step < settings.steps:
+            started = time.perf_counter()
+            batch = next(batches).to(processes.device)
+            learned = _step(run, batch, settings, processes, bool(asked), out)
+            if first:
+                said.step(run.step, _values(run, learned, batch, settings, processes, time.perf_counter() - started))
+            finished = run.step == settings.steps
+            if validation is not None and (finished or (settings.validate_every and run.step % settings.validate_every == 0)):
+                scores = _validate(run, validation, out, settings, processes, said)
+            if finished or learned.stop or run.step % settings.checkpoint_every == 0:
+                _save(run, out, processes, binding)
+            if learned.stop and not finished:
+                raise Stopped(f"stopped after step {run.step} of {settings.steps}; the same command goes on from there")
+    if first:
+        save_detector(run.result, out / "final.safetensors", training=_notes(run, settings, scores))
+        plot_losses(out / METRICS, out / "loss.png")
+    return scores
+
+
+def _step(run: Run, batch: Batch, settings: TrainingSettings, processes: Processes, stop: bool, out: Path) -> Learned:
+    """One step of the optimiser; refuses to go on with numbers that aren't finite, before they reach the weights."""
+    state = run.detector.initial_state(batch.frames) if run.state is None else run.state
+    learned, state = learn(run.detector, batch, state, settings, processes, stop)
+    gradients = [parameter.grad for parameter in run.detector.parameters() if parameter.grad is not None]
+    wrong = [name for name, value in learned.terms.items() if value != value or abs(value) == float("inf")]
+    if not wrong and not bool(torch.isfinite(torch.stack([gradient.abs().sum() for gradient in gradients])).all()):
+        wrong = ["gradient"]
+    if wrong:
+        raise InputError(_keep_for_inspection(run.step + 1, wrong, batch, out, processes))
+    rate = learning_rate(run.step, settings)
+    if learned.labelled or settings.h2_weight:  # without labels, momentum alone would move the weights
+        if settings.gradient_clip:
+            torch.nn.utils.clip_grad_value_(run.detector.parameters(), settings.gradient_clip)
+        for group in run.optimiser.param_groups:
+            group["lr"] = rate
+        run.optimiser.step()
+    if run.average is not None:
+        run.average.update(run.detector, average_decay(run.step, settings))
+    run.state, run.step = state, run.step + 1
+    return learned
+
+
+def _keep_for_inspection(step: int, wrong: list[str], batch: Batch, out: Path, processes: Processes) -> str:
+    path = out / f"nan_batch{processes.rank or ''}.pt"
+    values = {
+        name: getattr(batch, name) for name in ("frames", "dt", "is_first", "labelled", "boxes", "classes", "counts", "names", "ends_us")
+    }
+    with replacing(path) as temporary:
+        torch.save({**values, "step": step}, temporary)
+    return (
+        f"training: {', '.join(wrong)} of step {step} is NaN or infinite; the weights weren't touched. Its batch is in {path} "
+        "(torch.load); look for broken frames or boxes there, or lower the learning rate, or use precision=fp32"
+    )
+
+
+def _values(run: Run, learned: Learned, batch: Batch, settings: TrainingSettings, processes: Processes, seconds: float) -> dict[str, Any]:
+    frames = batch.frames.shape[0] * settings.batch
+    return {
+        **learned.terms,
+        "positives": learned.positives,
+        "labelled": learned.labelled,
+        "learning_rate": run.optimiser.param_groups[0]["lr"],
+        "vanished": batch.vanished,
+        "frames_per_s": frames / seconds,
+        "memory_mb": memory_mb(processes.device),
+    }
+
+
+def _validate(run: Run, validation: Dataset, out: Path, settings: TrainingSettings, processes: Processes, said: Any) -> Scores:
+    """Of the averaged weights; the best so far are kept."""
+    detector = run.result.eval()
+    scores = validate(
+        detector,
+        validation,
+        recordings=settings.validate_recordings,
+        share=processes.gather,
+        rank=processes.rank,
+        world=processes.world,
+    )
+    run.detector.train()
+    if processes.rank == 0:
+        numbers = {name: value for name, value in asdict(scores).items() if not isinstance(value, dict)}
+        said.validation(run.step, {**numbers, **{f"mAP_{name}": value for name, value in scores.classes.items()}})
+        if scores.mAP > run.best:
+            save_detector(run.result, out / "best.safetensors", training=_notes(run, settings, scores))
+    run.best = max(run.best, scores.mAP) if scores.mAP == scores.mAP else run.best
+    return scores
+
+
+def _notes(run: Run, settings: TrainingSettings, scores: Scores | None) -> dict[str, Any]:
+    return {
+        "steps": run.step,
+        "settings": settings.binding(),
+        **({"validation mAP": round(scores.mAP, 2), "validation AP50": round(scores.ap50, 2)} if scores else {}),
+    }
+
+
+def _save(run: Run, out: Path, processes: Processes, binding: dict[str, Any]) -> None:
+    assert run.state is not None
+    states = processes.gather(change(run.state, lambda tensor: tensor.cpu()))
+    if processes.rank == 0:
+        joined_state = tuple(tuple(torch.cat(tensors) for tensors in zip(*layers, strict=True)) for layers in zip(*states, strict=True))
+        average = None if run.average is None else run.average.detector.state_dict()
+        save_checkpoint(
+            Checkpoint(
+                run.step,
+                run.detector.state_dict(),
+                average,
+                run.optimiser.state_dict(),
+                joined_state,
+                torch.get_rng_state(),
+                run.best,
+                binding,
+            ),
+            out,
+        )
+
+
+def _resume(run: Run, found: Checkpoint | None, settings: TrainingSettings, processes: Processes) -> None:
+    """Into RUN, if there is a checkpoint; each process takes the states of its own lanes, however many there were before."""
+    steps = processes.gather(None if found is None else found.step)
+    if len(set(steps)) > 1:
+        raise InputError(f"training: processes found checkpoints of steps {steps}; the output folder must be shared by all nodes")
+    if found is None:
+        return
+    run.detector.load_state_dict(found.detector)
+    run.optimiser.load_state_dict(found.optimiser)
+    if run.average is not None and found.average is not None:
+        run.average.detector.load_state_dict(found.average)
+    own = settings.batch // processes.world
+    mine = slice(processes.rank * own, (processes.rank + 1) * own)
+    run.state = change(found.state, lambda tensor: tensor[mine].to(processes.device))
+    run.step, run.best = found.step, found.best
+    torch.set_rng_state(found.random)
+    if processes.rank == 0:
+        log.warning("going on after step %d of %d", run.step, settings.steps)
+
+
+class _Silent:
+    """Stands for the log in all processes but the first."""
+
+    def __enter__(self) -> "_Silent":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def _stop_signals() -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM (clusters send it before they kill) are noted: the step is finished, then a checkpoint is written."""
+    asked: list[int] = []
+
+    def note(number: int, _: Any) -> None:
+        if asked and number == signal.SIGINT:
+            raise KeyboardInterrupt  # asked twice: at once
+        asked.append(number)
+
+    try:
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # only the main thread may
+        yield asked
+        return
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

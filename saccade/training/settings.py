@@ -1,0 +1,117 @@
+"""Every setting of a training as a frozen dataclass; presets are functions that return one. Needs no torch."""
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from math import isfinite, pi, sqrt
+from typing import Any, Literal
+
+from saccade.datasets.lanes import LaneSettings
+from saccade.types import InputError
+
+RATE_BATCH = 8  # the batch that `learning_rate` is meant for
+FREE = (
+    "workers",
+    "threads",
+    "device",
+    "validate_every",
+    "validate_recordings",
+    "checkpoint_every",
+    "log",
+)  # a resumed run may change these
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """What decides how the weights become what they become, and how often to look at them."""
+
+    model: str = "s5-vit-nano"
+    """Preset of a detector, or a weights file to start from."""
+    steps: int = 600
+    """Steps of the optimiser."""
+    batch: int = 8
+    """Clips per step, over all processes together; so many lanes there are."""
+    length: int = 10
+    """Frames per clip; gradients end there, the memory goes on."""
+    learning_rate: float = 2e-4
+    """Highest rate at a batch of 8; other batches scale it with the square root."""
+    warmup: float = 0.005
+    """Fraction of the steps in which the rate rises."""
+    start_division: float = 20.0
+    """The rate begins at the highest divided by this."""
+    end_division: float = 10_000.0
+    """The rate ends at the highest divided by this."""
+    weight_decay: float = 0.0
+    gradient_clip: float = 1.0
+    """Largest absolute value of a gradient; 0 = no limit."""
+    average: float = 0.9998
+    """Decay of the moving average of the weights, reached by and by; 0 = off."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    h2_weight: float = 0.0
+    """Weight of the memories' H2 norm in the loss (paper 3.3.2; it gives no value)."""
+    h2_omega_min: float = pi
+    """The norm counts from this frequency on, in radians per window; pi = Nyquist of training."""
+    l1: bool = False
+    """Add YOLOX's L1 term, which the paper doesn't have."""
+    accumulation: int = 1
+    """Parts that a batch is computed in, one after the other; saves memory. Batch norms then see a part."""
+    lanes: LaneSettings = field(default_factory=LaneSettings)
+    seed: int = 0
+    workers: int = 1
+    """Processes that read ahead, for each training process."""
+    threads: int = 0
+    """Of computation per process on the CPU; 0 = the cores that the workers leave, shared by this machine's processes."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    validate_every: int = 0
+    """Steps between validations; 0 = only at the end."""
+    validate_recordings: int = 0
+    """Validate on the first so many recordings; 0 = all."""
+    checkpoint_every: int = 100
+    """Steps between checkpoints."""
+    log: tuple[Literal["tensorboard", "wandb"], ...] = ("tensorboard",)
+    """Beside metrics.jsonl, which is always written."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "length", "accumulation", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise InputError(f"training: {name}={getattr(self, name)} must be at least 1")
+        for name in ("weight_decay", "gradient_clip", "h2_weight", "h2_omega_min", "seed", "workers", "threads", "validate_every", "validate_recordings"):  # fmt: skip
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise InputError(f"training: {name}={getattr(self, name)} must be 0 or more")
+        if not (self.learning_rate > 0 and isfinite(self.learning_rate)):
+            raise InputError(f"training: learning_rate={self.learning_rate} must be above 0")
+        if not (0 <= self.warmup < 1 and 0 <= self.average < 1):
+            raise InputError(f"training: warmup={self.warmup} and average={self.average} must be at least 0 and below 1")
+        if min(self.start_division, self.end_division) < 1:
+            raise InputError(f"training: start_division={self.start_division}, end_division={self.end_division} must be at least 1")
+        if self.batch % self.accumulation:
+            raise InputError(f"training: batch={self.batch} can't be computed in accumulation={self.accumulation} equal parts")
+
+    @property
+    def highest_rate(self) -> float:
+        return self.learning_rate * sqrt(self.batch / RATE_BATCH)
+
+    def binding(self) -> dict[str, Any]:
+        """What a resumed run must have in common with the one that it continues."""
+        return {name: value for name, value in asdict(self).items() if name not in FREE}
+
+    def threads_of(self, processes_here: int) -> int:
+        return self.threads or max(1, (os.cpu_count() or 1) // processes_here - (self.workers if self.device != "cuda" else 0))
+
+
+def gen1() -> TrainingSettings:
+    """Gen1 as in the paper: 400,000 steps, batch 8, 21 frames, 2e-4. The published code keeps no average of the weights; ours does."""
+    return TrainingSettings(model="s5-vit-b", steps=400_000, batch=8, length=21, workers=8, validate_every=10_000, checkpoint_every=1000)
+
+
+def one_mpx() -> TrainingSettings:
+    """1 Mpx: 12 clips of 10 frames on each of two GPUs. 2e-4 scaled to 24 clips is the paper's 3.5e-4, to 12 the published code's 2.45e-4."""
+    return TrainingSettings(model="s5-vit-b", steps=400_000, batch=24, length=10, workers=8, validate_every=10_000, checkpoint_every=1000)
+
+
+def synthetic() -> TrainingSettings:
+    """Synthetic recordings on a CPU in a quarter of an hour; numbers found by trying."""
+    return TrainingSettings(steps=600, batch=4, length=10, learning_rate=2e-3, warmup=0.05, average=0.998, validate_every=200)
+
+
+presets: dict[str, Callable[[], TrainingSettings]] = {"gen1": gen1, "1mpx": one_mpx, "synthetic": synthetic}

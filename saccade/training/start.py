@@ -1,0 +1,35 @@
+"""SETTINGS -> DETECTOR to train: a preset with fresh weights, or one that goes on from a weights file."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from saccade.config import presets
+from saccade.datasets.recording import Dataset
+from saccade.model.detector import Detector
+from saccade.model.weights import read_weights
+from saccade.training.settings import TrainingSettings
+from saccade.types import InputError
+
+log = logging.getLogger("saccade")
+
+
+def build_detector(settings: TrainingSettings, dataset: Dataset) -> Detector:
+    """For the classes of the data set; the seed decides fresh weights, whatever torch's generator did before."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        if settings.model in presets:
+            return Detector(replace(presets[settings.model](), classes=tuple(dataset.classes))).train()
+        if not Path(settings.model).exists():
+            raise InputError(f"training: model={settings.model!r} is neither a weights file nor one of {', '.join(presets)}")
+        weights = read_weights(settings.model)
+        detector = Detector(replace(weights.config, classes=tuple(dataset.classes)))
+    tensors = dict(weights.tensors)
+    if weights.config.classes != tuple(dataset.classes):
+        log.warning("%s knows %s; its class outputs start anew for %s", settings.model, weights.config.classes, tuple(dataset.classes))
+        fresh = {name: value for name, value in detector.state_dict().items() if name.startswith("head.") and ".classes." in name}
+        tensors.update(fresh)
+    detector.load_state_dict(tensors)
+    return detector.train()
