@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 import numpy as np
 from jaxtyping import Bool, Int64, UInt8
@@ -39,7 +39,6 @@ class Sampling:
         return 1_000_000 / Fraction(self.rate_hz).limit_denominator(1_000_000)
 
 
-@runtime_checkable
 class LabelledRecording(Protocol):
     """One recording with labels. Cheap to construct and to pickle: files are opened when they are needed, in the process that needs them.
 
