@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import floor
 from typing import Literal, Protocol
 
 import numpy as np
@@ -71,8 +72,8 @@ class LabelledRecording(Protocol):
     def labels_at(self, end_us: int, tolerance_us: float) -> Labels | None:
         """The labelled instant nearest to END_US in (end_us - tolerance_us, end_us + tolerance_us], the earlier of two as near.
 
-        None = nobody labelled that instant, which isn't the same as a labelled instant without objects. With a tolerance of at most
-        half a step no instant is found twice; `match` counts those that no frame gets.
+        None = nobody labelled that instant, which isn't the same as a labelled instant without objects. TOLERANCE_US counts in whole
+        microseconds, rounded down; up to half a step no instant is found twice. `match` counts those that no frame gets.
         """
 
 
@@ -97,7 +98,8 @@ class Match:
 
 def match(instants_us: Times, ends_us: Ends, tolerance_us: float) -> Match:
     """The rule of `labels_at` for many ends at once; both times in increasing order. Every instant is used once or counted as unused."""
-    if len(ends_us) > 1 and tolerance_us * 2 > np.diff(ends_us).max():
+    tolerance_us = floor(tolerance_us)  # whole, so that half a step that isn't can't let two ends share an instant
+    if len(ends_us) > 1 and tolerance_us * 2 > np.diff(ends_us).min():
         raise InputError(f"match: a tolerance of {tolerance_us} us is more than half a step, so one label could belong to two frames")
     chosen = np.full(len(ends_us), -1, np.int64)
     if len(instants_us):
