@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Int64, UInt8
@@ -40,6 +40,7 @@ class Sampling:
         return 1_000_000 / Fraction(self.rate_hz).limit_denominator(1_000_000)
 
 
+@runtime_checkable
 class LabelledRecording(Protocol):
     """One recording with labels. Cheap to construct and to pickle: files are opened when they are needed, in the process that needs them.
 
