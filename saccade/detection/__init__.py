@@ -1,1 +1,0 @@
-"""PREDICTIONS <-> BOXES: stand-in until branch detection is merged."""
