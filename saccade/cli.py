@@ -9,11 +9,12 @@ from typing import Any
 import tyro
 
 from saccade.commands.recordings import convert, demo, info, view
+from saccade.commands.weights import weights
 from saccade.types import InputError
 
-__all__ = ["COMMANDS", "convert", "demo", "info", "main", "view"]
+__all__ = ["COMMANDS", "convert", "demo", "info", "main", "view", "weights"]
 
-COMMANDS: dict[str, Callable[..., Any]] = {"demo": demo, "info": info, "convert": convert, "view": view}
+COMMANDS: dict[str, Callable[..., Any]] = {"demo": demo, "info": info, "convert": convert, "view": view, "weights": weights}
 
 
 def main() -> None:

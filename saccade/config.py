@@ -98,7 +98,7 @@ def _build(kind: Any, value: Any, where: str) -> Any:
         if set(value) - set(known) or required - set(value):
             wrong = sorted((set(value) - set(known)) | (required - set(value)))
             raise InputError(f"{where}: {', '.join(wrong)} unknown or missing; written by another version of saccade?")
-        return kind(**{name: _build(known[name], item, f"{where}.{name}") for name, item in value.items()})
+        return typing.cast(Any, kind)(**{name: _build(known[name], item, f"{where}.{name}") for name, item in value.items()})
     if get_origin(kind) is tuple:
         kinds = get_args(kind)
         if not isinstance(value, list) or (kinds[-1] is not Ellipsis and len(kinds) != len(value)):

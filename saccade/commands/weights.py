@@ -1,0 +1,59 @@
+"""`saccade weights`: what a weights file holds, and published checkpoints as files of our own."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from saccade.types import InputError
+
+if TYPE_CHECKING:
+    from saccade.model.weights import Weights
+
+WeightsFile = Annotated[
+    Path,
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="FILE", help="Weights of saccade (.safetensors) or a published checkpoint (S5-ViT, RVT)."),
+]
+
+
+def weights(file: WeightsFile, *, save: Path | None = None, overwrite: bool = False) -> None:
+    """Print which detector FILE holds; with --save, write it as a file of saccade, without the optimiser that checkpoints carry.
+
+    Args:
+        save: Write the weights to this .safetensors file.
+        overwrite: Replace the file of --save if it exists.
+    """
+    from saccade.model.weights import load_detector, read_weights, save_detector
+
+    if save is not None:
+        if save.suffix != ".safetensors":
+            raise InputError(f"{save}: expected a name that ends in .safetensors")
+        if save.exists() and not overwrite:
+            raise InputError(f"{save}: exists already; give another name, or --overwrite to replace it")
+    content = read_weights(file)
+    print(_describe(file, content))
+    if save is not None:
+        save_detector(load_detector(file), save, training=content.training)
+        print(f"\n{save}: {save.stat().st_size / 1e6:.1f} MB")
+
+
+def _describe(file: Path, content: "Weights") -> str:
+    from saccade.model.detector import Detector
+
+    config = content.config
+    backbone, memory = config.backbone, config.backbone.memory
+    names = {name for name, _ in Detector(config).named_parameters()}
+    parameters = sum(value.numel() for name, value in content.tensors.items() if name in names)
+    rows = {
+        "file": f"{file}, {file.stat().st_size / 1e6:.1f} MB, {'published checkpoint' if content.kind == 'published' else 'saccade'}",
+        "model": f"{config.name}, {parameters:,} parameters",
+        "stages": f"{', '.join(map(str, backbone.dims))} channels, {backbone.mixing}, memory {', '.join(dict.fromkeys(backbone.memories))}",
+        "classes": ", ".join(config.classes),
+        "window": f"{config.window_us / 1000:g} ms in {config.bins} bins, histogram {config.histogram}",
+        "input": f"sides padded to multiples of {backbone.multiple}" + ("" if config.halved == "no" else ", sensor at half resolution"),
+        "memory": f"{memory.discretisation}, band limit {memory.bandlimit}" if set(backbone.memories) & {"s5", "s4d"} else "",
+        "notes": config.notes,
+        **{name: str(value) for name, value in content.training.items()},
+    }
+    return "\n".join(f"{name:<12} {value}" for name, value in rows.items() if value)

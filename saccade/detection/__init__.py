@@ -1,0 +1,1 @@
+"""PREDICTIONS <-> BOXES: decode, matching, loss, tracks."""

@@ -1,0 +1,137 @@
+"""PREDICTIONS + TARGETS -> MATCHES: which cell learns which label (SimOTA), for all frames at once."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from saccade.detection.boxes import Cells, Target, cells_of, check_target, from_raw, from_xywh, overlap, precise, to_xywh
+from saccade.model.predictions import STRIDES, Predictions
+from saccade.types import InputError
+
+REACH = 1.5  # strides from a label's centre to the centre of a cell that may learn it
+OVERLAP_WEIGHT = 3.0
+OUTSIDE = 1e6  # cost of a cell that only another label has in reach
+LARGEST = 10  # so many overlaps, added up, say how many cells a label gets
+LARGEST_SURPRISE = 100.0  # -log 0, as torch's cross entropy has it
+WORST = 1e9  # cost where the predictions are NaN: the loss shall say so, not the matching
+
+Table = Float[Tensor, "labels candidates"]
+
+
+class Matches(NamedTuple):
+    """Cells that learn a label; every other cell learns that nothing is there."""
+
+    frames: Int64[Tensor, "positives"]
+    cells: Int64[Tensor, "positives"]
+    labels: Int64[Tensor, "positives"]  # row in the labels of all frames, one after the other
+
+
+class Candidates(NamedTuple):
+    """The cells that any label has in reach, and a table of them with a row per label: those of its frame."""
+
+    frames: Int64[Tensor, "union"]
+    cells: Int64[Tensor, "union"]  # frame by frame, ascending
+    rows: Int64[Tensor, "labels candidates"]  # into the union; rows of frames with fewer are filled up with their first
+    exists: Bool[Tensor, "labels candidates"]  # false where filled up
+    inside: Bool[Tensor, "labels candidates"]  # in reach of this very label
+
+
+def join(targets: list[Target], predictions: Predictions) -> tuple[Target, Int64[Tensor, "labels"]]:
+    """All labels one after the other, checked, and the frame of each."""
+    frames, _, classes = predictions.classes.shape
+    if len(targets) != frames:
+        raise InputError(f"loss: {len(targets)} targets for {frames} frames; give every frame one, if need be without boxes")
+    device, dtype = predictions.boxes.device, precise(predictions.boxes[:0]).dtype
+    boxes = torch.cat([target.boxes for target in targets] or [torch.zeros(0, 4)]).to(device, dtype)
+    ids = torch.cat([target.classes for target in targets] or [torch.zeros(0, dtype=torch.int64)]).to(device)
+    check_target(Target(boxes, ids), classes)
+    counts = torch.tensor([len(target.boxes) for target in targets], dtype=torch.int64)
+    return Target(boxes, ids), torch.repeat_interleave(counts).to(device)
+
+
+def assign(predictions: Predictions, targets: list[Target]) -> Matches:
+    """SimOTA as published: cost = class + 3 overlap; each label takes its k cheapest cells; a contested cell goes to the cheapest label."""
+    return match(predictions, *join(targets, predictions))
+
+
+@torch.no_grad()
+def match(predictions: Predictions, labels: Target, frame_of: Int64[Tensor, "labels"]) -> Matches:
+    """`assign` for labels that are joined already."""
+    found = candidates(predictions, labels, frame_of)
+    if not len(found.cells):
+        none = found.cells
+        return Matches(none, none, none)
+    cost, overlaps = costs(predictions, labels, found, cells_of(predictions))
+    claims = claim(cost, overlaps)
+    owner = resolve(cost, claims, found)
+    taken = (owner < len(labels.boxes)).nonzero()[:, 0]
+    return Matches(found.frames[taken], found.cells[taken], owner[taken])
+
+
+def candidates(predictions: Predictions, labels: Target, frame_of: Tensor) -> Candidates:
+    """Cell centres less than 1.5 strides from a label's centre on both axes are the 3 x 3 around it: no need to look at the others."""
+    device, frames, count = labels.boxes.device, predictions.boxes.shape[0], predictions.boxes.shape[1]
+    centre = to_xywh(labels.boxes)[:, :2]
+    steps = torch.arange(-1, 2, device=device)
+    near, first = [], 0
+    for stride, (rows, columns) in zip(STRIDES, predictions.grids, strict=True):
+        position = centre / stride
+        cells = position.floor().clamp(-4, 1 << 20).long()[:, :, None] + steps  # labels, axes, 3; clamped: far outside stays outside
+        reached = (cells + 0.5 - position[:, :, None]).abs() < REACH
+        reached &= (cells >= 0) & (cells < torch.tensor([[columns], [rows]], device=device))
+        both = reached[:, 1, :, None] & reached[:, 0, None, :]
+        cell = first + cells[:, 1, :, None] * columns + cells[:, 0, None, :]
+        near.append(torch.where(both, frame_of[:, None, None] * count + cell, -1).flatten(1))
+        first += rows * columns
+    reach = torch.cat(near, 1)  # labels, 27
+    union = torch.unique(reach[reach >= 0])  # sorted: frame by frame, cell by cell
+    per_frame = torch.bincount(union // count, minlength=frames)
+    start = per_frame.cumsum(0) - per_frame
+    width = int(per_frame.max()) if len(union) else 0
+    places = torch.arange(width, device=device)
+    exists = places < per_frame[frame_of][:, None]
+    table = torch.where(exists, start[frame_of][:, None] + places, start[frame_of][:, None].clamp_max(max(len(union) - 1, 0)))
+    row, column = (reach >= 0).nonzero().T
+    inside = torch.zeros_like(exists)
+    inside[row, torch.searchsorted(union, reach[row, column]) - start[frame_of[row]]] = True
+    return Candidates(union // count, union % count, table, exists, inside)
+
+
+def costs(predictions: Predictions, labels: Target, found: Candidates, cells: Cells) -> tuple[Table, Table]:
+    """What it would cost each label to take each candidate of its frame, and how much their boxes overlap."""
+    at = (found.frames, found.cells)
+    near = Cells(cells.x[found.cells], cells.y[found.cells], cells.stride[found.cells])
+    boxes = from_xywh(from_raw(predictions.boxes[at], near))
+    overlaps = overlap(labels.boxes[:, None], boxes[found.rows]).nan_to_num(0.0) * found.exists
+    objectness, classes = precise(predictions.objectness[at]).sigmoid(), precise(predictions.classes[at]).sigmoid()
+    likelihood = (objectness[:, None] * classes).sqrt()
+    yes, no = (-part.log().clamp_min(-LARGEST_SURPRISE) for part in (likelihood, 1 - likelihood))
+    surprise = no.sum(1, keepdim=True) - no + yes  # cross entropy with each class as the true one
+    cost = surprise[found.rows, labels.classes[:, None]] - OVERLAP_WEIGHT * (overlaps + 1e-8).log() + OUTSIDE * ~found.inside
+    return cost.nan_to_num(WORST).masked_fill(~found.exists, torch.inf), overlaps
+
+
+def claim(cost: Table, overlaps: Table) -> Bool[Tensor, "labels candidates"]:
+    """Each label's k cheapest candidates, the earlier cell if equal; k = what its ten largest overlaps add up to, at least one."""
+    largest = overlaps.topk(min(LARGEST, overlaps.shape[1]), 1).values
+    wanted = largest.sum(1).long().clamp_min(1)
+    order = cost.argsort(dim=1, stable=True)
+    rank = torch.empty_like(order).scatter_(1, order, torch.arange(cost.shape[1], device=cost.device).expand_as(order))
+    return (rank < wanted[:, None]) & cost.isfinite()
+
+
+def resolve(cost: Table, claims: Tensor, found: Candidates) -> Int64[Tensor, "union"]:
+    """The label of every candidate: its only claimant, or, of several, the cheapest of all labels, claimant or not, as published."""
+    count, rows = len(found.cells), len(cost)
+    index = found.rows.flatten()
+    claimants = index.new_zeros(count).scatter_add_(0, index, claims.flatten().long())
+    lowest = cost.new_full((count,), torch.inf).scatter_reduce_(0, index, cost.flatten(), "amin")
+    label = torch.arange(rows, device=cost.device)[:, None].expand_as(cost)
+
+    def first(which: Tensor) -> Tensor:
+        return index.new_full((count,), rows).scatter_reduce_(0, index, torch.where(which, label, rows).flatten(), "amin")
+
+    cheapest = first((cost == lowest[found.rows]) & found.exists)
+    return torch.where(claimants > 1, cheapest, first(claims))

@@ -1,0 +1,45 @@
+"""PREDICTIONS + TARGETS -> NAMED TERMS: what the head should have said, as published."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
+
+from saccade.detection.assign import join, match
+from saccade.detection.boxes import Cells, Target, cells_of, from_raw, from_xywh, overlap, precise, to_xywh
+from saccade.model.predictions import Predictions
+
+OVERLAP_WEIGHT = 5.0
+
+
+def loss(predictions: Predictions, targets: list[Target], *, l1: bool = False) -> dict[str, Tensor]:
+    """Terms "iou", "objectness", "class", with L1 also "l1", their sum "total", and the number of "positives", detached.
+
+    Each is a sum over all frames, divided by the number of cells that learn a label (at least 1).
+    """
+    labels, frame_of = join(targets, predictions)
+    matches = match(predictions, labels, frame_of)
+    at = (matches.frames, matches.cells)
+    cells = Cells(*(column[matches.cells] for column in cells_of(predictions)))
+    raw, true = predictions.boxes[at], labels.boxes[matches.labels]
+    overlaps = overlap(from_xywh(from_raw(raw, cells)), true)
+    wanted = torch.zeros_like(precise(predictions.objectness))
+    wanted[at] = 1
+    classes = precise(predictions.classes[at])
+    right = one_hot(labels.classes[matches.labels], classes.shape[-1]) * overlaps.detach()[:, None]
+    terms = {
+        "iou": OVERLAP_WEIGHT * (1 - overlaps.square()).sum(),
+        "objectness": binary_cross_entropy_with_logits(precise(predictions.objectness), wanted, reduction="sum"),
+        "class": binary_cross_entropy_with_logits(classes, right, reduction="sum"),
+    }
+    if l1:
+        terms["l1"] = (precise(raw) - to_raw(true, cells)).abs().sum()
+    count = max(len(matches.cells), 1)
+    terms = {name: term / count for name, term in terms.items()}
+    return {**terms, "total": torch.stack(list(terms.values())).sum(), "positives": torch.tensor(len(matches.cells))}
+
+
+def to_raw(boxes: Tensor, cells: Cells) -> Tensor:
+    """Corners in pixels -> what the head should say in these cells; inverse of `from_raw`."""
+    scaled = to_xywh(boxes) / cells.stride[:, None]
+    corner = torch.stack([cells.x, cells.y], -1)
+    return torch.cat([scaled[:, :2] - corner, scaled[:, 2:].log()], -1)

@@ -1,0 +1,59 @@
+"""The detector: `encode` frames with state, `detect` on the features. Training, evaluation, stream and export call nothing else."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from saccade.config import DetectorConfig
+from saccade.model.backbone import Backbone, State
+from saccade.model.head import Head
+from saccade.model.neck import Neck
+from saccade.model.predictions import Predictions, Pyramid, pick
+from saccade.types import InputError
+
+
+class Detector(nn.Module):
+    def __init__(self, config: DetectorConfig) -> None:
+        super().__init__()
+        self.config = config
+        dims = config.backbone.dims[1:]
+        self.backbone = Backbone(config.backbone)
+        self.neck = Neck(dims, config.bottlenecks)
+        self.head = Head(dims, config.head_width, len(config.classes))
+
+    def initial_state(self, frames: Tensor) -> State:
+        """Memory that has seen nothing, for frames (T, B, channels, H, W) of this size, batch and device."""
+        return self.backbone.initial_state(self._fit(frames))
+
+    def encode(self, frames: Tensor, state: State, dt: Tensor | float = 1.0) -> tuple[Pyramid, State]:
+        """Features of strides 8, 16, 32 of frames (T, B, channels, H, W), counts as uint8 or float, and the state after the last.
+
+        dt is the time since the frame before in units of the training window: one number, or (T, B). Frames whose sides don't suit the
+        attention are padded with zeros at the bottom and right; boxes keep their origin.
+        """
+        frames = self._fit(frames)
+        steps = torch.as_tensor(dt, dtype=torch.float32, device=frames.device)
+        if steps.ndim and steps.shape != frames.shape[:2]:
+            raise InputError(f"{self.config.name}: dt must be one number or (T, B) = {tuple(frames.shape[:2])}, got {tuple(steps.shape)}")
+        features, state = self.backbone(frames, state, steps.expand(frames.shape[:2]))
+        return features[1:], state
+
+    def detect(self, pyramid: Pyramid) -> Predictions:
+        """What every cell says, of all frames of `encode` or of those that `pick` chose."""
+        maps = tuple(level.flatten(0, -4) if level.ndim == 5 else level for level in pyramid)
+        return self.head(self.neck(maps))
+
+    def forward(self, frames: Tensor, state: State, dt: Tensor | float = 1.0, which: Tensor | None = None) -> tuple[Predictions, State]:
+        """Both at once; predictions only of the frames where WHICH (T, B) is true, if given."""
+        pyramid, state = self.encode(frames, state, dt)
+        return self.detect(pyramid if which is None else pick(pyramid, which)), state
+
+    def _fit(self, frames: Tensor) -> Tensor:
+        channels, multiple = self.config.backbone.channels, self.config.backbone.multiple
+        if frames.ndim != 5 or frames.shape[2] != channels or frames.numel() == 0:
+            raise InputError(f"{self.config.name}: frames must be (T, B, {channels}, H, W) with no empty axis, got {tuple(frames.shape)}")
+        if not (frames.is_floating_point() or frames.dtype == torch.uint8):
+            raise InputError(f"{self.config.name}: frames must be counts as uint8 or floating point, got {frames.dtype}")
+        down, across = -frames.shape[-2] % multiple, -frames.shape[-1] % multiple
+        frames = frames.to(self.backbone.stages[0].downsample.weight.dtype)
+        return F.pad(frames, (0, across, 0, down)) if down or across else frames

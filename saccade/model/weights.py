@@ -1,0 +1,163 @@
+"""WEIGHTS FILE <-> DETECTOR: our own files build their model; published checkpoints load as downloaded; no file can run code."""
+
+import json
+import pickle
+import struct
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from saccade.config import DetectorConfig, presets
+from saccade.events.files import check_readable, replacing
+from saccade.model.detector import Detector
+from saccade.model.published import from_published, infer_config, is_published
+from saccade.types import InputError
+
+FORMAT = "1"
+# What Lightning keeps beside the weights and nobody needs here. They are read as lifeless records; anything else is refused.
+_HARMLESS = (
+    "omegaconf.",
+    "lightning.",
+    "pytorch_lightning.",
+    "lightning_fabric.",
+    "pathlib.",
+    "typing.",
+    "collections.",
+    "argparse.Namespace",
+)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What a weights file holds."""
+
+    kind: Literal["saccade", "published"]
+    config: DetectorConfig
+    tensors: dict[str, Tensor]  # under our names
+    training: dict[str, Any]  # how they came to be: data, steps, scores, as the training wrote them
+
+
+def save_detector(detector: Detector, path: Path | str, *, training: Mapping[str, Any] | None = None) -> None:
+    """Write a safetensors file that builds its own model: tensors, configuration, and notes about the training."""
+    tensors = {name: value.detach().cpu().contiguous() for name, value in detector.state_dict().items()}
+    metadata = {"saccade": FORMAT, "config": detector.config.to_json(), "training": json.dumps(dict(training or {}))}
+    with replacing(Path(path)) as temporary:
+        save_file(tensors, temporary, metadata)
+
+
+def load_detector(path: Path | str, device: str | torch.device = "cpu") -> Detector:
+    """The detector of a weights file (ours or a published checkpoint), ready to detect. Training goes on with `.train()`."""
+    if not Path(path).exists() and str(path) in presets:
+        raise InputError(
+            f"{path}: is a preset, and no trained weights of that name come with saccade; "
+            f"give a weights file, or build an untrained one with Detector(saccade.config.presets[{str(path)!r}]())"
+        )
+    weights = read_weights(path)
+    detector = Detector(weights.config)
+    detector.load_state_dict(weights.tensors)
+    return detector.to(device).eval()
+
+
+def read_weights(path: Path | str) -> Weights:
+    """Everything in a weights file, checked: the tensors are those of the model that the configuration describes."""
+    path = Path(path)
+    check_readable(path)
+    with path.open("rb") as file:
+        start = file.read(9)
+    if len(start) == 9 and start[8:] == b"{" and struct.unpack("<Q", start[:8])[0] < 1 << 30:
+        weights = _read_own(path)
+    elif start[:2] in (b"PK", b"\x80\x02"):
+        weights = _read_checkpoint(path)
+    else:
+        raise InputError(f"{path}: neither a safetensors file of saccade nor a checkpoint of S5-ViT or RVT (begins with {start!r})")
+    _check_tensors(path, weights)
+    return weights
+
+
+def _read_own(path: Path) -> Weights:
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            if "config" not in metadata:
+                raise InputError(f"{path}: a safetensors file without saccade's configuration; expected one that `save_detector` wrote")
+            if metadata.get("saccade") != FORMAT:
+                raise InputError(f"{path}: written in format {metadata.get('saccade')}, this saccade reads {FORMAT}; update saccade")
+            config = DetectorConfig.from_json(metadata["config"])
+            training = json.loads(metadata.get("training", "{}"))
+            return Weights("saccade", config, {name: file.get_tensor(name) for name in file.keys()}, training)  # noqa: SIM118
+    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+        raise InputError(f"{path}: damaged or cut off ({error}); download or copy it again") from error
+    except InputError as error:
+        raise error if str(error).startswith(str(path)) else InputError(f"{path}: {error}") from error
+
+
+def _read_checkpoint(path: Path) -> Weights:
+    content = _load_safely(path)
+    tensors = content.get("state_dict", content) if isinstance(content, dict) else None
+    if not isinstance(tensors, dict) or not tensors or not all(isinstance(key, str) for key in tensors):
+        raise InputError(f"{path}: no `state_dict` inside; expected a checkpoint of S5-ViT or RVT as downloaded")
+    if not is_published(tensors):
+        raise InputError(
+            f"{path}: of another architecture (first key {next(iter(tensors))!r}); expected `mdl.backbone...` of S5-ViT or RVT"
+        )
+    strange = [key for key, value in tensors.items() if not isinstance(value, Tensor)]
+    if strange:
+        raise InputError(f"{path}: {strange[0]} is no tensor; the checkpoint is damaged")
+    try:
+        return Weights("published", infer_config(tensors), from_published(tensors), {})
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _load_safely(path: Path) -> Any:
+    """`torch.load` that builds tensors and plain containers only. What else a file asks for is named and refused, never run."""
+    try:
+        asked = torch.serialization.get_unsafe_globals_in_checkpoint(path) if zipfile.is_zipfile(path) else []
+        refused = [name for name in asked if not name.startswith(_HARMLESS)]
+        if not refused:
+            with torch.serialization.safe_globals([(_Lifeless, name) for name in asked]):
+                return torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        unsupported = [line for line in str(error).splitlines() if "Unsupported" in line or "GLOBAL" in line]
+        if unsupported:
+            raise InputError(f"{path}: asks for code that weights don't need ({unsupported[0].strip()}); nothing of it was run") from error
+        raise InputError(f"{path}: damaged or cut off ({reason}); download it again") from error
+    raise InputError(f"{path}: asks for code that weights don't need ({', '.join(refused[:3])}); nothing of it was run")
+
+
+class _Lifeless:
+    """Stands for an object that we don't need: takes whatever its pickle says and does nothing."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        pass
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+def _check_tensors(path: Path, weights: Weights) -> None:
+    """Before the model is built: a configuration that doesn't fit its tensors could ask for any amount of memory."""
+    for index, dim in enumerate(weights.config.backbone.dims):
+        first = weights.tensors.get(f"backbone.stages.{index}.downsample.weight")
+        if first is None or first.ndim != 4 or first.shape[0] != dim:
+            raise InputError(f"{path}: stage {index} should have {dim} channels, but {'has no weights' if first is None else first.shape}")
+    expected = {name: tuple(value.shape) for name, value in Detector(weights.config).state_dict().items()}
+    missing, unexpected = sorted(set(expected) - set(weights.tensors)), sorted(set(weights.tensors) - set(expected))
+    if missing or unexpected:
+        raise InputError(
+            f"{path}: not the weights of {weights.config.name}: {len(missing)} missing ({', '.join(missing[:3]) or '-'}), "
+            f"{len(unexpected)} unexpected ({', '.join(unexpected[:3]) or '-'})"
+        )
+    for name, shape in expected.items():
+        if tuple(weights.tensors[name].shape) != shape:
+            raise InputError(f"{path}: {name} has shape {tuple(weights.tensors[name].shape)}, expected {shape}")
+        if not torch.isfinite(weights.tensors[name]).all():
+            raise InputError(f"{path}: {name} holds NaN or infinity; the training that wrote it went wrong")
