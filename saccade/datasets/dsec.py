@@ -6,7 +6,7 @@ from pathlib import Path
 from saccade.datasets.labels import read_boxes
 from saccade.datasets.raw_events import EventRecording, Halve
 from saccade.datasets.recording import Dataset
-from saccade.datasets.rules import DSEC, LabelRules
+from saccade.datasets.rules import DSEC, LabelRules, ruled
 from saccade.datasets.splits import Selection
 
 SENSOR = 640, 480
@@ -33,7 +33,7 @@ def open_dsec(chosen: Selection, own_rules: LabelRules | None = None, halve: Hal
         if events is None:
             notes.append(f"{tracks}: no events for it; expected {sequence}/events/left/events.h5 or {sequence}/events.h5")
         else:
-            recordings.append(EventRecording(name, events, partial(read_boxes, tracks), used, SENSOR, halve or "no"))
+            recordings.append(EventRecording(name, events, ruled(partial(read_boxes, tracks), used), SENSOR, halve or "no"))
     return Dataset("dsec", chosen.split, used.classes, tuple(recordings), tuple(notes))
 
 

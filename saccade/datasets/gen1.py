@@ -8,7 +8,7 @@ from saccade.datasets import rules
 from saccade.datasets.labels import read_boxes
 from saccade.datasets.raw_events import EventRecording, Halve
 from saccade.datasets.recording import Dataset
-from saccade.datasets.rules import LabelRules
+from saccade.datasets.rules import LabelRules, ruled
 from saccade.datasets.splits import Selection
 from saccade.events.open import open_events
 from saccade.types import InputError
@@ -72,7 +72,7 @@ def open_family(chosen: Selection, kind: str, own_rules: LabelRules | None = Non
         elif name.rsplit("/", 1)[-1] in family.ignored:
             ignored += 1
         else:
-            recordings.append(EventRecording(name, events, partial(read_boxes, label), used, family.sensor, halve or family.halve))
+            recordings.append(EventRecording(name, events, ruled(partial(read_boxes, label), used), family.sensor, halve or family.halve))
     if ignored:
         notes.append(f"{ignored} recordings left out as the field does: the rules leave no label in them")
     unlabelled = [path for path in chosen.files("*_td.dat") if not path.with_name(path.name.replace("_td.dat", LABELS)).is_file()]

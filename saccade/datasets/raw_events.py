@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from saccade.datasets.labels import RawLabels
-from saccade.datasets.recording import Clip, Ends, Sampling
-from saccade.datasets.rules import LabelRules, Truth, apply_rules
+from saccade.datasets.recording import Clip, Ends, Sampling, ends_between
+from saccade.datasets.rules import Truth
 from saccade.events.open import open_events
 from saccade.events.reader import LATEST_US, Reader
 from saccade.representation.canvas import Canvas
@@ -25,15 +24,14 @@ Halve = Literal["no", "events", "published"]
 class EventRecording:
     """Opens its file for each call: a data set has thousands of them, and workers must not share one.
 
-    read_labels: how to read its labels; must be picklable (functools.partial of a function).
+    read_truth: (width, height, scale) -> its labels; picklable, see `rules.ruled`.
     sensor: (width, height) where the file may not say it, None = as the file says.
     halve: frames of half the resolution, by halved event coordinates or, as published for 1 Mpx, by odd pixels only.
     """
 
     name: str
     path: Path
-    read_labels: Callable[[], RawLabels]
-    rules: LabelRules
+    read_truth: Callable[[int, int, float], Truth]
     sensor: tuple[int, int] | None = None
     halve: Halve = "no"
     opening: Mapping[str, Any] = field(default_factory=dict)
@@ -69,7 +67,7 @@ class EventRecording:
 
     @cached_property
     def truth(self) -> Truth:
-        return apply_rules(self.read_labels(), self.rules, *self.size, scale=self.canvas.scale)
+        return self.read_truth(*self.size, self.canvas.scale)
 
     @property
     def width(self) -> int:
@@ -119,11 +117,6 @@ def _keep(out: Clip, frame: Any, grid: Grid, first: int) -> None:
     i = grid.index(frame.end_us) - first
     if i >= 0:  # earlier windows end before the asked ones and are incomplete
         out[i] = frame.data
-
-
-def ends_between(grid: Grid, first: int, last: int) -> Ends:
-    """Ends number FIRST to LAST of a grid, both included."""
-    return np.array([grid.end(k) for k in range(first, last + 1)], np.int64)
 
 
 def check_ends(ends_us: Ends, grid: Grid, name: str) -> int:

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Int64, UInt8
 
+from saccade.representation.windows import WIDEST, Grid
 from saccade.types import InputError, Labels, Times
 
 Ends = Int64[np.ndarray, "n"]  # of windows, in microseconds of the recording's clock
@@ -40,6 +41,7 @@ class Sampling:
         return 1_000_000 / Fraction(self.rate_hz).limit_denominator(1_000_000)
 
 
+@runtime_checkable
 class LabelledRecording(Protocol):
     """One recording with labels. Cheap to construct and to pickle: files are opened when they are needed, in the process that needs them.
 
@@ -112,3 +114,11 @@ def match(instants_us: Times, ends_us: Ends, tolerance_us: float) -> Match:
     unused = np.ones(len(instants_us), np.bool_)
     unused[chosen[chosen >= 0]] = False
     return Match(chosen, unused)
+
+
+def ends_between(grid: Grid, first: int, last: int) -> Ends:
+    """Ends number FIRST to LAST of a grid, both included."""
+    numerator, denominator = grid.step_us.numerator, grid.step_us.denominator
+    if max(abs(first), abs(last)) * numerator > WIDEST:
+        return np.array([grid.end(k) for k in range(first, last + 1)], np.int64)
+    return grid.origin_us + np.arange(first, last + 1) * numerator // denominator

@@ -1,14 +1,15 @@
 """LABELS OF A FILE -> LABELS THAT COUNT: the official rules of each data set as data, and what each of them dropped."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from saccade.config import GEN1_CLASSES, ONE_MPX_CLASSES
 from saccade.datasets.labels import RawLabels
-from saccade.datasets.recording import match
+from saccade.datasets.recording import ends_between, match
 from saccade.representation.windows import Grid
 from saccade.types import InputError, Labels, Times
 
@@ -92,6 +93,7 @@ class Truth:
     instants_us: Times  # labelled, those without objects too
     clock: Clock
     dropped: Mapping[str, int] = field(default_factory=dict)  # boxes, by the reason
+    duplicates: int = 0  # boxes of the file that repeat another to the last digit; they are kept, as everyone does
 
     def at(self, end_us: int, tolerance_us: float) -> Labels | None:
         """`LabelledRecording.labels_at`."""
@@ -126,7 +128,17 @@ def apply_rules(raw: RawLabels, rules: LabelRules, width: int, height: int, scal
         kept &= ~wrong
     still, visible = (None if column is None else column[kept] for column in (raw.still_us, raw.visible))
     labels = Labels(raw.t[kept], (boxes[kept] * scale).astype(np.float32), classes[kept], raw.tracks[kept], still, visible)
-    return Truth(labels, instants_us, clock, dropped)
+    rows = np.column_stack((raw.t, raw.boxes, raw.classes, raw.tracks))
+    return Truth(labels, instants_us, clock, dropped, len(rows) - len(np.unique(rows, axis=0)))
+
+
+def ruled(read: Callable[[], RawLabels], rules: LabelRules) -> Callable[[int, int, float], Truth]:
+    """How a recording gets its labels: (width, height, scale) -> Truth, picklable if READ is."""
+    return partial(_ruled, read, rules)
+
+
+def _ruled(read: Callable[[], RawLabels], rules: LabelRules, width: int, height: int, scale: float) -> Truth:
+    return apply_rules(read(), rules, width, height, scale)
 
 
 def _thinned(instants_us: Times, clock: Clock, rate_hz: float | None) -> Times:
@@ -136,6 +148,6 @@ def _thinned(instants_us: Times, clock: Clock, rate_hz: float | None) -> Times:
     if rate_hz <= 0:
         raise InputError(f"LabelRules: rate_hz={rate_hz} must be above 0")
     grid = clock.grid(rate_hz)
-    ends = np.array([grid.end(k) for k in range(grid.index(int(instants_us[-1])) + 2)], np.int64)
+    ends = ends_between(grid, 0, grid.index(int(instants_us[-1])) + 1)
     chosen = match(instants_us, ends, float(grid.step_us // 2)).instants
     return instants_us[chosen[chosen >= 0]]
