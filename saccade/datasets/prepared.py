@@ -94,7 +94,7 @@ def load_truth(path: Path, width: int = 0, height: int = 0, scale: float = 1.0) 
     """What `save_truth` wrote; the boxes are already in pixels of the frames, so the sensor plays no role."""
     arrays = load_arrays(path)
     try:
-        labels = Labels(**{name: arrays.get(name) if name in COLUMNS[4:] else arrays[name] for name in COLUMNS})
+        labels = Labels(**{name: arrays[name] for name in COLUMNS if name in arrays or name in COLUMNS[:4]})
         origin_us, numerator, denominator = arrays["clock"].tolist()
         dropped = json.loads(str(arrays["dropped"]))
         duplicates = dropped.pop("duplicates")
