@@ -1,0 +1,72 @@
+"""PARTS -> BOX, INSIDE OR NOT, COVERAGE: the geometry that drawing and labels share, so that boxes are exactly what is drawn."""
+
+import math
+
+from saccade.compiled import compiled
+from saccade.simulate.shapes import CAPSULE, QUADRILATERAL
+
+
+@compiled
+def part_bounds(part):
+    """Left, top, right, bottom of one part."""
+    if part[0] == QUADRILATERAL:
+        left, top, right, bottom = part[1], part[2], part[1], part[2]
+        for i in range(1, 4):
+            left, right = min(left, part[1 + 2 * i]), max(right, part[1 + 2 * i])
+            top, bottom = min(top, part[2 + 2 * i]), max(bottom, part[2 + 2 * i])
+        return left, top, right, bottom
+    if part[0] == CAPSULE:
+        radius = part[5]
+        return (
+            min(part[1], part[3]) - radius,
+            min(part[2], part[4]) - radius,
+            max(part[1], part[3]) + radius,
+            max(part[2], part[4]) + radius,
+        )
+    radius = part[3] + part[4]
+    return part[1] - radius, part[2] - radius, part[1] + radius, part[2] + radius
+
+
+@compiled
+def bounds(parts, number):
+    """Left, top, right, bottom of all parts together."""
+    left, top, right, bottom = part_bounds(parts[0])
+    for n in range(1, number):
+        part_left, part_top, part_right, part_bottom = part_bounds(parts[n])
+        left, top = min(left, part_left), min(top, part_top)
+        right, bottom = max(right, part_right), max(bottom, part_bottom)
+    return left, top, right, bottom
+
+
+@compiled
+def depth_inside(part, x, y):
+    """How far a point lies inside a part, px; negative outside. Of a quadrilateral (convex, either way round): inside its nearest side."""
+    if part[0] == CAPSULE:
+        along_x, along_y = part[3] - part[1], part[4] - part[2]
+        length = along_x * along_x + along_y * along_y
+        fraction = 0.0
+        if length > 0:
+            fraction = min(max(((x - part[1]) * along_x + (y - part[2]) * along_y) / length, 0.0), 1.0)
+        return part[5] - math.hypot(x - part[1] - fraction * along_x, y - part[2] - fraction * along_y)
+    if part[0] == QUADRILATERAL:
+        area = (part[5] - part[1]) * (part[8] - part[4]) - (part[6] - part[2]) * (part[7] - part[3])
+        orientation = 1.0 if area > 0 else -1.0
+        least = math.inf
+        for i in range(4):
+            x0, y0 = part[1 + 2 * i], part[2 + 2 * i]
+            j = (i + 1) % 4
+            side_x, side_y = part[1 + 2 * j] - x0, part[2 + 2 * j] - y0
+            side = math.hypot(side_x, side_y)
+            if side > 0:
+                least = min(least, orientation * (side_x * (y - y0) - side_y * (x - x0)) / side)
+        return least
+    return part[4] - abs(math.hypot(x - part[1], y - part[2]) - part[3])
+
+
+@compiled
+def covers(parts, number, x, y):
+    """Whether a point lies in the silhouette."""
+    for n in range(number):  # noqa: SIM110 compiled: a loop is as clear, and any() isn't
+        if depth_inside(parts[n], x, y) >= 0:
+            return True
+    return False
