@@ -24,7 +24,7 @@ def train(data: Data, out: Out, settings: Annotated[Gen1 | OneMpx | Synthetic, t
     Killed or stopped, the same command goes on where the last checkpoint was written, with the same losses. Several processes or machines:
     put `torchrun --nproc-per-node N -m` in front and write saccade.cli for saccade, or use srun.
     """
-    from saccade.datasets import open_dataset
+    from saccade.datasets.open import open_dataset
     from saccade.training.loop import Stopped, fit
 
     training, validation = open_dataset(data, "train"), open_dataset(data, "val")
@@ -34,6 +34,5 @@ def train(data: Data, out: Out, settings: Annotated[Gen1 | OneMpx | Synthetic, t
         print(f"{out}: {stopped}")
         raise KeyboardInterrupt from stopped
     if scores is not None:
-        print(
-            f"{out}: mAP {scores.mAP:.1f}, AP50 {scores.ap50:.1f} on {scores.frames} frames; recall of still objects {scores.recall_still:.1f}"
-        )
+        found = f"mAP {scores.mAP:.1f}, AP50 {scores.ap50:.1f}, recall of still objects {scores.recall_still:.1f}"
+        print(f"{out}: {found} on {scores.frames} frames")

@@ -79,7 +79,7 @@ def _iou(a: Boxes, b: Boxes) -> np.ndarray:
 
 def _coco(labels: Sequence[Labels], detections: Sequence[Detections], classes: Sequence[str]) -> np.ndarray:
     """Precision at (10 overlaps, 101 recalls, classes), of all sizes, 100 detections per frame."""
-    from faster_coco_eval import COCO, COCOeval_faster
+    from faster_coco_eval import COCO, COCOeval_faster  # type: ignore[import-untyped]
 
     truth = COCO(
         {
@@ -100,7 +100,7 @@ def _coco(labels: Sequence[Labels], detections: Sequence[Detections], classes: S
     return np.asarray(evaluation.eval["precision"])[:, :, :, 0, -1]
 
 
-def _rows(frames: Sequence[Labels] | Sequence[Detections]) -> list[dict[str, Any]]:
+def _rows(frames: Sequence[Labels | Detections]) -> list[dict[str, Any]]:
     rows = []
     for number, frame in enumerate(frames):
         for box, index in zip(frame.boxes.astype(np.float64), frame.classes, strict=True):

@@ -13,7 +13,9 @@ class SharedBatchNorm(nn.BatchNorm2d):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
             return super().forward(x)
-        assert self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
         with torch.autocast(x.device.type, enabled=False):
             y, mean, variance, count = _Normalise.apply(x.float(), self.weight, self.bias, self.eps)
             with torch.no_grad():

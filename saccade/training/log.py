@@ -95,12 +95,12 @@ def _tensorboard(folder: Path, first: int) -> Any:
     except ImportError:
         log.warning("tensorboard isn't installed: only %s is written; `pip install saccade[train]` adds it", METRICS)
         return None
-    return SummaryWriter(str(folder), purge_step=first + 1)  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(folder), purge_step=first + 1)
 
 
 def _wandb(out: Path, settings: TrainingSettings, name: str) -> Any:
     try:
-        import wandb
+        import wandb  # type: ignore[import-not-found]
     except ImportError as error:
         raise InputError("--log wandb: the package isn't installed; `pip install saccade[wandb]`, or leave the option out") from error
     # WANDB_MODE=offline keeps everything in OUT; nothing else here needs a network.

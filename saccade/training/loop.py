@@ -1,10 +1,9 @@
 """DATA SETS + SETTINGS -> WEIGHTS: the loop, and the only place that keeps a training's state between two steps."""
 
 import logging
-import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,13 +30,10 @@ from saccade.training.processes import Processes, joined
 from saccade.training.schedule import average_decay, learning_rate
 from saccade.training.settings import TrainingSettings
 from saccade.training.start import build_detector
+from saccade.training.stop import Stopped, stop_signals
 from saccade.types import InputError
 
 log = logging.getLogger("saccade")
-
-
-class Stopped(KeyboardInterrupt):
-    """Asked to stop; the checkpoint is written."""
 
 
 @dataclass(eq=False)
@@ -105,12 +101,12 @@ def _loop(
 ) -> Scores | None:
     first = processes.rank == 0
     scores = None
-    with _stop_signals() as asked, Log(out, settings, run.step) if first else _Silent() as said:
+    with stop_signals() as asked, Log(out, settings, run.step) if first else nullcontext() as said:
         while run.step < settings.steps:
             started = time.perf_counter()
             batch = next(batches).to(processes.device)
             learned = _step(run, batch, settings, processes, bool(asked), out)
-            if first:
+            if said is not None:
                 said.step(run.step, _values(run, learned, batch, settings, processes, time.perf_counter() - started))
             finished = run.step == settings.steps
             if validation is not None and (finished or (settings.validate_every and run.step % settings.validate_every == 0)):
@@ -150,11 +146,8 @@ def _step(run: Run, batch: Batch, settings: TrainingSettings, processes: Process
 
 def _keep_for_inspection(step: int, wrong: list[str], batch: Batch, out: Path, processes: Processes) -> str:
     path = out / f"nan_batch{processes.rank or ''}.pt"
-    values = {
-        name: getattr(batch, name) for name in ("frames", "dt", "is_first", "labelled", "boxes", "classes", "counts", "names", "ends_us")
-    }
     with replacing(path) as temporary:
-        torch.save({**values, "step": step}, temporary)
+        torch.save({**vars(batch), "step": step}, temporary)
     return (
         f"training: {', '.join(wrong)} of step {step} is NaN or infinite; the weights weren't touched. Its batch is in {path} "
         "(torch.load); look for broken frames or boxes there, or lower the learning rate, or use precision=fp32"
@@ -174,7 +167,7 @@ def _values(run: Run, learned: Learned, batch: Batch, settings: TrainingSettings
     }
 
 
-def _validate(run: Run, validation: Dataset, out: Path, settings: TrainingSettings, processes: Processes, said: Any) -> Scores:
+def _validate(run: Run, validation: Dataset, out: Path, settings: TrainingSettings, processes: Processes, said: Log | None) -> Scores:
     """Of the averaged weights; the best so far are kept."""
     detector = run.result.eval()
     scores = validate(
@@ -186,7 +179,7 @@ def _validate(run: Run, validation: Dataset, out: Path, settings: TrainingSettin
         world=processes.world,
     )
     run.detector.train()
-    if processes.rank == 0:
+    if said is not None:
         numbers = {name: value for name, value in asdict(scores).items() if not isinstance(value, dict)}
         said.validation(run.step, {**numbers, **{f"mAP_{name}": value for name, value in scores.classes.items()}})
         if scores.mAP > run.best:
@@ -208,20 +201,17 @@ def _save(run: Run, out: Path, processes: Processes, binding: dict[str, Any]) ->
     states = processes.gather(change(run.state, lambda tensor: tensor.cpu()))
     if processes.rank == 0:
         joined_state = tuple(tuple(torch.cat(tensors) for tensors in zip(*layers, strict=True)) for layers in zip(*states, strict=True))
-        average = None if run.average is None else run.average.detector.state_dict()
-        save_checkpoint(
-            Checkpoint(
-                run.step,
-                run.detector.state_dict(),
-                average,
-                run.optimiser.state_dict(),
-                joined_state,
-                torch.get_rng_state(),
-                run.best,
-                binding,
-            ),
-            out,
+        checkpoint = Checkpoint(
+            step=run.step,
+            detector=run.detector.state_dict(),
+            average=None if run.average is None else run.average.detector.state_dict(),
+            optimiser=run.optimiser.state_dict(),
+            state=joined_state,
+            random=torch.get_rng_state(),
+            best=run.best,
+            binding=binding,
         )
+        save_checkpoint(checkpoint, out)
 
 
 def _resume(run: Run, found: Checkpoint | None, settings: TrainingSettings, processes: Processes) -> None:
@@ -242,35 +232,3 @@ def _resume(run: Run, found: Checkpoint | None, settings: TrainingSettings, proc
     torch.set_rng_state(found.random)
     if processes.rank == 0:
         log.warning("going on after step %d of %d", run.step, settings.steps)
-
-
-class _Silent:
-    """Stands for the log in all processes but the first."""
-
-    def __enter__(self) -> "_Silent":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-@contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM (clusters send it before they kill) are noted: the step is finished, then a checkpoint is written."""
-    asked: list[int] = []
-
-    def note(number: int, _: Any) -> None:
-        if asked and number == signal.SIGINT:
-            raise KeyboardInterrupt  # asked twice: at once
-        asked.append(number)
-
-    try:
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # only the main thread may
-        yield asked
-        return
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

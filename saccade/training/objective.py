@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -106,13 +107,13 @@ def _part(
     terms = loss(predictions, batch.targets, l1=settings.l1)
     positives = terms.pop("positives").to(labelled)
     scale = positives.clamp(min=1)
-    (terms["total"] * scale).backward()  # type: ignore[no-untyped-call]
+    (terms["total"] * scale).backward()
     return {**{name: value.detach() * scale for name, value in terms.items()}, "positives": positives, "labelled": labelled}, detach(state)
 
 
 def _h2(detector: Detector, omega_min: float) -> Tensor:
     """Over all stages whose memory is a linear system with a transfer function."""
-    memories = [getattr(stage.memory, "memory", stage.memory) for stage in detector.backbone.stages]
+    memories: list[Any] = [getattr(stage.memory, "memory", stage.memory) for stage in detector.backbone.stages]
     norms = [h2_norm(memory.transfer(), omega_min) for memory in memories if hasattr(memory, "transfer")]
     return torch.stack(norms).sum() if norms else torch.zeros((), requires_grad=True)
 

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -23,7 +23,7 @@ class Processes:
     world: int = 1
     local_rank: int = 0
     local_world: int = 1  # processes on this machine
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     def add(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Sums over all processes, in one message."""

@@ -75,7 +75,8 @@ class TrainingSettings:
         for name in ("steps", "batch", "length", "accumulation", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise InputError(f"training: {name}={getattr(self, name)} must be at least 1")
-        for name in ("weight_decay", "gradient_clip", "h2_weight", "h2_omega_min", "seed", "workers", "threads", "validate_every", "validate_recordings"):  # fmt: skip
+        limits = ("weight_decay", "gradient_clip", "h2_weight", "h2_omega_min", "seed", "workers", "threads")
+        for name in (*limits, "validate_every", "validate_recordings"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InputError(f"training: {name}={getattr(self, name)} must be 0 or more")
         if not (self.learning_rate > 0 and isfinite(self.learning_rate)):
@@ -105,7 +106,7 @@ def gen1() -> TrainingSettings:
 
 
 def one_mpx() -> TrainingSettings:
-    """1 Mpx: 12 clips of 10 frames on each of two GPUs. 2e-4 scaled to 24 clips is the paper's 3.5e-4, to 12 the published code's 2.45e-4."""
+    """1 Mpx: 12 clips of 10 frames on each of two GPUs. 2e-4 scaled to 24 clips is the paper's 3.5e-4, to 12 its code's 2.45e-4."""
     return TrainingSettings(model="s5-vit-b", steps=400_000, batch=24, length=10, workers=8, validate_every=10_000, checkpoint_every=1000)
 
 

@@ -1,0 +1,116 @@
+"""A data set in memory that a tiny detector learns in seconds, and a program that trains on it: `python -m tests.training.make OUT`."""
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from saccade.config import BackboneConfig, DetectorConfig, MemoryConfig
+from saccade.datasets.lanes import LaneSettings
+from saccade.datasets.recording import Dataset, Sampling
+from saccade.training.settings import TrainingSettings
+from saccade.types import Labels
+
+STEP_US = 50_000
+SIDE = 64
+BINS = 1
+
+
+@dataclass(frozen=True)
+class Toy:
+    """A bright square of 24 pixels that moves a pixel per frame to the right, or a dark one to the left; labelled in every Nth frame."""
+
+    seed: int
+    count: int = 40
+    every: int = 2
+
+    name = property(lambda self: f"toy{self.seed}")
+    width = height = property(lambda self: SIDE)
+
+    def corner(self, index: int) -> tuple[int, int]:
+        direction = 1 if self.kind == 0 else -1
+        return (self.seed * 17 + direction * index) % (SIDE - 24), (self.seed * 11) % (SIDE - 24)
+
+    @property
+    def kind(self) -> int:
+        return self.seed % 2
+
+    def ends_us(self, sampling: Sampling) -> np.ndarray:
+        return np.arange(1, self.count + 1, dtype=np.int64) * STEP_US
+
+    def frames(self, ends_us: np.ndarray, sampling: Sampling) -> np.ndarray:
+        frames = np.zeros((len(ends_us), 2 * sampling.bins, SIDE, SIDE), np.uint8)
+        for frame, end_us in zip(frames, ends_us, strict=True):
+            x, y = self.corner(int(end_us) // STEP_US)
+            frame[self.kind * sampling.bins :, y : y + 24, x : x + 24] = 5
+        return frames
+
+    @property
+    def labels(self) -> Labels:
+        indices = np.arange(self.every, self.count + 1, self.every)
+        corners = np.array([self.corner(int(index)) for index in indices], np.float32).reshape(-1, 2)
+        kinds = np.full(len(indices), self.kind, np.int64)
+        still_us = np.where(indices > self.count // 2, 300_000, 0).astype(np.int64)
+        return Labels(indices * STEP_US, np.concatenate([corners, corners + 24], 1), kinds, np.zeros_like(kinds), still_us)
+
+    def labels_at(self, end_us: int, tolerance_us: float) -> Labels | None:
+        labels = self.labels
+        found = labels[labels.t == end_us]
+        return found if len(found) else None
+
+
+def toys(split: str = "train", recordings: int = 4, **options: Any) -> Dataset:
+    first = 0 if split == "train" else 100
+    return Dataset("toys", split, ("bright", "dark"), [Toy(first + number, **options) for number in range(recordings)])
+
+
+def tiny_config(**backbone: Any) -> DetectorConfig:
+    dims: dict[str, Any] = {"channels": 2 * BINS, "dims": (8, 16, 32, 64), "head_dim": 8, "memory": MemoryConfig(timescales="clip")}
+    return DetectorConfig(
+        name="tiny", backbone=BackboneConfig(**{**dims, **backbone}), bottlenecks=1, head_width=16, bins=BINS, classes=("bright", "dark")
+    )
+
+
+def tiny_settings(**changes: Any) -> TrainingSettings:
+    settings = TrainingSettings(
+        steps=12,
+        batch=4,
+        length=4,
+        learning_rate=2e-3,
+        lanes=LaneSettings(),
+        workers=0,
+        threads=1,
+        device="cpu",
+        checkpoint_every=5,
+        log=(),
+    )
+    return replace(settings, **changes)
+
+
+def weights_file(folder: Path, **backbone: Any) -> Path:
+    """Fresh tiny weights, to start a training from."""
+    import torch
+
+    from saccade.model.detector import Detector
+    from saccade.model.weights import save_detector
+
+    torch.manual_seed(0)
+    path = folder / "tiny.safetensors"
+    save_detector(Detector(tiny_config(**backbone)), path)
+    return path
+
+
+def main() -> None:
+    """python -m tests.training.make OUT WEIGHTS [name=value ...]"""
+    from saccade.training.loop import fit
+
+    out, weights = Path(sys.argv[1]), sys.argv[2]
+    changes = {name: int(value) for name, value in (item.split("=") for item in sys.argv[3:])}
+    every = changes.pop("every", 2)
+    fit(toys(every=every), toys("val", 2), out, tiny_settings(model=weights, **changes))
+
+
+if __name__ == "__main__":
+    main()
