@@ -5,7 +5,7 @@ import numpy as np
 from saccade.simulate.camera import plan_camera
 from saccade.simulate.routes import Route, plan_route
 from saccade.simulate.scene import Scene, Tracks
-from saccade.simulate.shapes import PACE, SHADES, SIZE, Y
+from saccade.simulate.shapes import SHADES, Y
 from saccade.simulate.texture import background, grain
 from saccade.types import InputError
 
@@ -40,7 +40,6 @@ def _tracks(routes: list[Route], brightness: float) -> Tracks:
     routes = sorted(routes, key=lambda route: route.traits[Y])  # the lower on the image, the nearer
     traits = np.array([route.traits for route in routes])
     traits[:, SHADES : SHADES + 6] *= brightness
-    assert (traits[:, SIZE] > 0).all() and (traits[:, PACE] > 0).all()
     lengths = [len(route.knot_us) for route in routes]
     return Tracks(
         np.array([route.kind for route in routes], np.int64),

@@ -83,7 +83,7 @@ class Sensor:
     def see(
         self, intensity: Float32[np.ndarray, "height width"], time_us: int, rectangles: Int64[np.ndarray, "n 4"] | None = None
     ) -> Events:
-        """The events in [time of the last picture, time_us), in order; the light goes over to this picture, which is new only in `rectangles`.
+        """The events in [time of the last picture, time_us), in order, while the light goes over to this picture, new only in `rectangles`.
 
         The first picture makes no events: the pixels settle on it.
         """

@@ -47,7 +47,7 @@ def depth_inside(part, x, y):
         fraction = 0.0
         if length > 0:
             fraction = min(max(((x - part[1]) * along_x + (y - part[2]) * along_y) / length, 0.0), 1.0)
-        return part[5] - math.hypot(x - part[1] - fraction * along_x, y - part[2] - fraction * along_y)
+        return part[5] - math.sqrt((x - part[1] - fraction * along_x) ** 2 + (y - part[2] - fraction * along_y) ** 2)
     if part[0] == QUADRILATERAL:
         area = (part[5] - part[1]) * (part[8] - part[4]) - (part[6] - part[2]) * (part[7] - part[3])
         orientation = 1.0 if area > 0 else -1.0
@@ -56,11 +56,11 @@ def depth_inside(part, x, y):
             x0, y0 = part[1 + 2 * i], part[2 + 2 * i]
             j = (i + 1) % 4
             side_x, side_y = part[1 + 2 * j] - x0, part[2 + 2 * j] - y0
-            side = math.hypot(side_x, side_y)
+            side = math.sqrt(side_x * side_x + side_y * side_y)
             if side > 0:
                 least = min(least, orientation * (side_x * (y - y0) - side_y * (x - x0)) / side)
         return least
-    return part[4] - abs(math.hypot(x - part[1], y - part[2]) - part[3])
+    return part[4] - abs(math.sqrt((x - part[1]) ** 2 + (y - part[2]) ** 2) - part[3])
 
 
 @compiled

@@ -33,6 +33,12 @@ def place_track(tracks, camera, track, time_us, parts):
 def _visible(parts, numbers, boxes, track, width, height):
     """Fraction of the lattice's points in the silhouette that lie inside the image and in no nearer silhouette."""
     left, top, right, bottom = boxes[track]
+    covered = not (left >= 0 and top >= 0 and right <= width and bottom <= height)
+    for nearer in range(track + 1, len(numbers)):
+        if numbers[nearer] > 0 and boxes[nearer, 0] < right and boxes[nearer, 2] > left:
+            covered = covered or (boxes[nearer, 1] < bottom and boxes[nearer, 3] > top)
+    if not covered:
+        return 1.0
     inside, seen = 0, 0
     for i in range(LATTICE):
         y = top + (i + 0.5) * (bottom - top) / LATTICE
