@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float32
 
-from saccade.types import Boxes, Detections, InputError, Labels
+from saccade.types import Detections, InputError, Labels
 
 STILL_US = 250_000  # objects without events of their own for longer than this are seen by memory alone
 FOUND_IOU = 0.5
@@ -70,7 +71,7 @@ def _still(labels: Labels) -> np.ndarray:
     return np.zeros(len(labels), np.bool_) if labels.still_us is None else labels.still_us > STILL_US
 
 
-def _iou(a: Boxes, b: Boxes) -> np.ndarray:
+def _iou(a: Float32[np.ndarray, "n 4"], b: Float32[np.ndarray, "m 4"]) -> np.ndarray:
     first, second = a.astype(np.float64)[:, None], b.astype(np.float64)[None]
     sides = np.clip(np.minimum(first[..., 2:], second[..., 2:]) - np.maximum(first[..., :2], second[..., :2]), 0, None)
     common = sides.prod(-1)

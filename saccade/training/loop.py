@@ -1,5 +1,6 @@
 """DATA SETS + SETTINGS -> WEIGHTS: the loop, and the only place that keeps a training's state between two steps."""
 
+import json
 import logging
 import time
 from collections.abc import Iterator
@@ -78,6 +79,9 @@ def fit(training: Dataset, validation: Dataset | None, out: Path, settings: Trai
         lanes = Loader(training, sampling, settings.lanes, **options, workers=0).lanes
         binding = {**settings.binding(), "config": asdict(detector.config), "lanes": lanes.fingerprint()}
         _resume(run, load_checkpoint(out, binding), settings, processes)
+        if processes.rank == 0:
+            with replacing(out / "settings.json") as temporary:
+                temporary.write_text(json.dumps({**asdict(settings), "config": asdict(detector.config)}, indent=2) + "\n")
         with Loader(
             training,
             sampling,

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from saccade.config import BackboneConfig, DetectorConfig, MemoryConfig
-from saccade.datasets.lanes import LaneSettings
 from saccade.datasets.recording import Dataset, Sampling
 from saccade.training.settings import TrainingSettings
 from saccade.types import Labels
@@ -79,7 +78,6 @@ def tiny_settings(**changes: Any) -> TrainingSettings:
         batch=4,
         length=4,
         learning_rate=2e-3,
-        lanes=LaneSettings(),
         workers=0,
         threads=1,
         device="cpu",
@@ -108,8 +106,8 @@ def main() -> None:
 
     out, weights = Path(sys.argv[1]), sys.argv[2]
     changes = {name: int(value) for name, value in (item.split("=") for item in sys.argv[3:])}
-    every = changes.pop("every", 2)
-    fit(toys(every=every), toys("val", 2), out, tiny_settings(model=weights, **changes))
+    data, settings = toys(every=changes.pop("every", 2)), tiny_settings(model=weights, **changes)
+    fit(data, toys("val", 2), out, settings)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,188 @@
+"""A training learns, is the same twice, and goes on after a kill as if nothing had happened."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from saccade.model.weights import load_detector, read_weights, save_detector
+from saccade.training.log import read_metrics
+from saccade.training.loop import fit
+from saccade.training.stop import Stopped
+from saccade.types import InputError
+from tests.training.make import tiny_settings, toys, weights_file
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(weights_file(tmp_path_factory.mktemp("weights")))
+
+
+def losses(out: Path) -> list[tuple[int, float]]:
+    return [(row["step"], row["total"]) for row in read_metrics(out / "metrics.jsonl") if row["kind"] == "train"]
+
+
+def start(out: Path, weights: str, *changes: str) -> subprocess.Popen:
+    command = [sys.executable, "-m", "tests.training.make", str(out), weights, *changes]
+    return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_step(out: Path, step: int, process: subprocess.Popen) -> None:
+    until = time.monotonic() + 200
+    while len(read_metrics(out / "metrics.jsonl")) < step:
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < until, "the training didn't get there"
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_it_learns(tmp_path: Path, weights: str) -> None:
+    settings = tiny_settings(model=weights, steps=250, learning_rate=6e-3, warmup=0.1, average=0.9)
+    scores = fit(toys(recordings=6), toys("val", 2), tmp_path, settings)
+    assert scores is not None
+    assert scores.mAP > 40
+    assert scores.still == 20
+    rows = losses(tmp_path)
+    assert sum(total for _, total in rows[-20:]) < 0.5 * sum(total for _, total in rows[:20])
+
+
+def test_the_folder_holds_what_was_promised(tmp_path: Path, weights: str) -> None:
+    settings = tiny_settings(model=weights, steps=3, log=("tensorboard",))
+    fit(toys(), toys("val", 1), tmp_path, settings)
+    rows = read_metrics(tmp_path / "metrics.jsonl")
+    assert [(row["kind"], row["step"]) for row in rows] == [("train", 1), ("train", 2), ("train", 3), ("validation", 3)]
+    assert {"total", "iou", "objectness", "class", "positives", "learning_rate", "frames_per_s", "memory_mb"} <= set(rows[0])
+    for name in ("final.safetensors", "best.safetensors"):
+        notes = read_weights(tmp_path / name).training
+        assert notes["steps"] == 3
+        assert notes["settings"]["seed"] == 0
+    assert (tmp_path / "loss.png").read_bytes()[:4] == b"\x89PNG"
+    assert list((tmp_path / "tensorboard").iterdir())
+    assert json.loads((tmp_path / "settings.json").read_text())["steps"] == 3
+
+
+def test_the_same_seed_gives_the_same_losses_with_any_number_of_workers(tmp_path: Path, weights: str) -> None:
+    for name, workers in (("a", 0), ("b", 1)):
+        fit(toys(), None, tmp_path / name, tiny_settings(model=weights, steps=4, workers=workers))
+    fit(toys(), None, tmp_path / "c", tiny_settings(model=weights, steps=4, seed=1))
+    assert losses(tmp_path / "a") == losses(tmp_path / "b") != losses(tmp_path / "c")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed_after", [1, 4, 8])
+def test_killed_at_any_step_and_resumed_the_losses_are_those_of_the_whole_run(tmp_path: Path, weights: str, killed_after: int) -> None:
+    fit(toys(), None, tmp_path / "whole", tiny_settings(model=weights, steps=10))
+    process = start(tmp_path / "killed", weights, "steps=10", "checkpoint_every=3")
+    wait_for_step(tmp_path / "killed", killed_after, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not (tmp_path / "killed" / "final.safetensors").exists()
+    resumed = start(tmp_path / "killed", weights, "steps=10", "checkpoint_every=3")
+    _, errors = resumed.communicate(timeout=300)
+    assert resumed.returncode == 0, errors
+    assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
+    whole, again = (load_detector(tmp_path / name / "final.safetensors").state_dict() for name in ("whole", "killed"))
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
+
+
+def test_asked_to_stop_it_finishes_the_step_and_goes_on_later(tmp_path: Path, weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tiny_settings(model=weights, steps=6, checkpoint_every=100)
+    fit(toys(), None, tmp_path / "whole", settings)
+    toy = toys()
+    before = signal.getsignal(signal.SIGTERM)
+    asked = []
+
+    def ask(self: object, step: int, values: dict) -> None:
+        if step == 3 and not asked:
+            asked.append(os.kill(os.getpid(), signal.SIGTERM))
+        original(self, step, values)
+
+    from saccade.training.log import Log
+
+    original = Log.step
+    monkeypatch.setattr(Log, "step", ask)
+    with pytest.raises(Stopped, match="after step 4 of 6"):
+        fit(toy, None, tmp_path / "parts", settings)
+    assert signal.getsignal(signal.SIGTERM) is before
+    fit(toy, None, tmp_path / "parts", settings)
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+
+
+def test_other_settings_are_not_resumed(tmp_path: Path, weights: str) -> None:
+    settings = tiny_settings(model=weights, steps=2)
+    fit(toys(), None, tmp_path, settings)
+    with pytest.raises(InputError, match=r"learning_rate: there 0.002, here 0.004"):
+        fit(toys(), None, tmp_path, replace(settings, learning_rate=4e-3))
+    with pytest.raises(InputError, match="lanes: there"):
+        fit(toys(recordings=5), None, tmp_path, settings)
+    fit(toys(), None, tmp_path, replace(settings, workers=1, checkpoint_every=7))  # finished: nothing left to do
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path, weights: str) -> None:
+    settings = tiny_settings(model=weights, steps=2)
+    fit(toys(), None, tmp_path, settings)
+    (tmp_path / "last.pt").write_bytes((tmp_path / "last.pt").read_bytes()[:1000])
+    with pytest.raises(InputError, match=r"last.pt: can't be read"):
+        fit(toys(), None, tmp_path, settings)
+
+
+def test_nan_stops_the_training_and_keeps_the_batch(tmp_path: Path, weights: str) -> None:
+    """A rate so high that the weights overflow: the loss turns NaN, and no checkpoint has seen it."""
+    settings = tiny_settings(model=weights, steps=50, learning_rate=1e20, warmup=0.0, checkpoint_every=1)
+    with pytest.raises(InputError, match=r"is NaN or infinite; the weights weren't touched.*nan_batch.pt"):
+        fit(toys(), None, tmp_path, settings)
+    kept = torch.load(tmp_path / "nan_batch.pt", weights_only=True)
+    assert kept["frames"].shape == (4, 4, 2, 64, 64)
+    assert kept["step"] == len(losses(tmp_path)) + 1
+    assert len(kept["boxes"]) == sum(kept["counts"])
+
+
+def test_parts_of_a_batch_learn_the_same_but_for_batch_norms(tmp_path: Path, weights: str) -> None:
+    """With batch norms out of the way (as many labelled frames as there are, none left out), states and sums must come out equal."""
+    for parts in (1, 2):
+        fit(toys(), None, tmp_path / str(parts), tiny_settings(model=weights, steps=3, accumulation=parts))
+    whole, parted = (losses(tmp_path / str(parts)) for parts in (1, 2))
+    assert [step for step, _ in whole] == [step for step, _ in parted]
+    assert [total for _, total in parted] == pytest.approx([total for _, total in whole], rel=0.3)
+
+
+def test_half_precision_and_h2_learn_nearly_the_same(tmp_path: Path, weights: str) -> None:
+    for name, change in {"fp32": {}, "bf16": {"precision": "bf16"}, "h2": {"h2_weight": 0.1}}.items():
+        fit(toys(), None, tmp_path / name, tiny_settings(model=weights, steps=3, **change))
+    single, half = losses(tmp_path / "fp32"), losses(tmp_path / "bf16")
+    assert single != half
+    assert [total for _, total in half] == pytest.approx([total for _, total in single], rel=0.1)
+    rows = read_metrics(tmp_path / "h2" / "metrics.jsonl")
+    assert all(0 < row["h2"] < row["total"] for row in rows)
+    assert rows[0]["total"] - rows[0]["h2"] == pytest.approx(single[0][1], rel=1e-5)
+
+
+def test_it_starts_from_weights_of_other_classes(tmp_path: Path, weights: str) -> None:
+    """Every tensor is taken over but the outputs of the classes."""
+    three = replace(toys(), classes=("bright", "dark", "grey"))
+    fit(three, None, tmp_path, tiny_settings(model=weights, steps=1, learning_rate=1e-12))
+    old, new = read_weights(weights).tensors, read_weights(tmp_path / "final.safetensors")
+    assert new.config.classes == ("bright", "dark", "grey")
+    changed = {name for name, value in new.tensors.items() if value.shape != old[name].shape}
+    assert changed == {f"head.scales.{scale}.classes.{part}" for scale in range(3) for part in ("weight", "bias")}
+
+
+def test_an_unknown_model_is_refused_with_the_presets(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"neither a weights file nor one of .*s5-vit-nano"):
+        fit(toys(), None, tmp_path, tiny_settings(model="s5-vit-huge"))
+
+
+def test_weights_with_nan_never_start(tmp_path: Path, weights: str) -> None:
+    detector = load_detector(weights)
+    with torch.no_grad():
+        detector.neck.reduce_coarse.conv.weight[0] = float("nan")
+    save_detector(detector, tmp_path / "bad.safetensors")
+    with pytest.raises(InputError, match="NaN"):
+        fit(toys(), None, tmp_path / "out", tiny_settings(model=str(tmp_path / "bad.safetensors")))

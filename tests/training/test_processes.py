@@ -1,0 +1,99 @@
+"""Two processes with half of the batch each are one process with all of it; the environment says who is who."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from saccade.training.log import read_metrics
+from saccade.training.processes import first_host, from_environment
+from saccade.types import InputError
+from tests.training.make import weights_file
+
+TERMS = ("total", "iou", "objectness", "class")
+
+
+def free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return server.getsockname()[1]
+
+
+def train(out: Path, weights: Path, world: int, *changes: str) -> list[dict]:
+    """What the first of WORLD processes wrote."""
+    common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.training.make", str(out), str(weights), *changes]
+    running = [
+        subprocess.Popen(command, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}, stderr=subprocess.PIPE, text=True)
+        for rank in range(world)
+    ]
+    for process in running:
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+    return read_metrics(out / "metrics.jsonl")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [2, 5], ids=["labels in every clip", "clips without labels"])
+def test_two_processes_are_one_with_the_double_batch(tmp_path: Path, every: int) -> None:
+    """Losses, batch norms and validation; with labels in every fifth frame a process may have none in its two clips of four frames."""
+    weights = weights_file(tmp_path)
+    changes = ("steps=6", f"every={every}", "validate_every=3")
+    alone, both = (train(tmp_path / str(world), weights, world, *changes) for world in (1, 2))
+    assert [row["step"] for row in alone] == [row["step"] for row in both] == [1, 2, 3, 3, 4, 5, 6, 6]
+    for one, two in zip(alone, both, strict=True):
+        assert {name: two[name] for name in TERMS if name in two} == pytest.approx(
+            {name: one[name] for name in TERMS if name in one}, rel=1e-4
+        )
+        assert two.get("positives") == one.get("positives")
+        assert two.get("mAP") == pytest.approx(one.get("mAP"), abs=1e-3)
+
+
+@pytest.mark.slow
+def test_two_processes_go_on_from_one(tmp_path: Path) -> None:
+    """Elastic: the checkpoint holds the states of all lanes, whoever had them. SIGTERM is what a cluster sends."""
+    weights, out = weights_file(tmp_path), tmp_path / "parts"
+    whole = train(tmp_path / "whole", weights, 1, "steps=8")
+    alone = subprocess.Popen([sys.executable, "-m", "tests.training.make", str(out), str(weights), "steps=8"], stderr=subprocess.PIPE)
+    while not read_metrics(out / "metrics.jsonl") and alone.poll() is None:
+        time.sleep(0.02)
+    alone.send_signal(signal.SIGTERM)
+    alone.communicate(timeout=100)
+    assert 0 < len(read_metrics(out / "metrics.jsonl")) < 8
+    parts = train(out, weights, 2, "steps=8")
+    assert [row["total"] for row in parts[:-1]] == pytest.approx([row["total"] for row in whole[:-1]], rel=1e-4)
+
+
+def test_alone_without_torchrun_and_srun() -> None:
+    assert from_environment({}) == {"rank": 0, "world": 1, "local_rank": 0, "local_world": 1}
+    assert from_environment({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"})["world"] == 1  # the batch script itself, not an srun step
+
+
+def test_srun_names_the_first_host_and_a_port() -> None:
+    found = from_environment(
+        {
+            "SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_STEP_TASKS_PER_NODE": "4(x2)",
+            "SLURM_STEP_NODELIST": "gpu[07-08]", "SLURM_JOB_ID": "123456",
+        }
+    )  # fmt: skip
+    assert found == {"rank": 5, "world": 8, "local_rank": 1, "local_world": 4, "address": "gpu07", "port": 20_000 + 123456 % 20_000}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "host"),
+    [("gpu07", "gpu07"), ("gpu[07-09,12],big1", "gpu07"), ("a1,a2", "a1"), ("rack[3]-node", "rack3-node"), ("n-[1,4]", "n-1")],
+)
+def test_the_first_host_of_a_list(nodes: str, host: str) -> None:
+    assert first_host(nodes) == host
+
+
+def test_incomplete_variables_are_named() -> None:
+    with pytest.raises(InputError, match="WORLD_SIZE|RANK|incomplete"):
+        from_environment({"RANK": "one", "WORLD_SIZE": "2"})
+    with pytest.raises(InputError, match="SLURM_PROCID"):
+        from_environment({"SLURM_STEP_NUM_TASKS": "2"})
