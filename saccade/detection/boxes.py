@@ -46,7 +46,7 @@ def to_xywh(boxes: Corners) -> Corners:
     return torch.cat([(low + high) / 2, high - low], -1)
 
 
-def overlap(a: Corners, b: Corners) -> Float[Tensor, "*rows"]:
+def overlap(a: Float[Tensor, "*#rows 4"], b: Float[Tensor, "*#rows 4"]) -> Float[Tensor, "..."]:
     """Intersection over union of boxes side by side (axes broadcast)."""
     sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp_min(0)
     common = sides[..., 0] * sides[..., 1]
