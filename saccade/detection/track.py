@@ -116,6 +116,8 @@ class Tracker:
             free = which.copy()
             free[row_of[row_of >= 0]] = False
             rows, columns = np.flatnonzero(whose & (row_of < 0)), np.flatnonzero(free)
+            if not (len(rows) and len(columns)):
+                continue
             values = overlaps[np.ix_(rows, columns)]
             chosen = best_pairs(np.where(values >= least, values, 0))
             row_of[rows[chosen >= 0]] = columns[chosen[chosen >= 0]]
