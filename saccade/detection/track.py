@@ -1,6 +1,7 @@
 """DETECTIONS -> TRACKS: the same object keeps its id, at any rate. ByteTrack's two rounds; motion and lifetimes in microseconds."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -8,14 +9,13 @@ from jaxtyping import Bool, Int64
 
 from saccade.detection.boxes import iou
 from saccade.detection.matching import best_pairs
-from saccade.detection.motion import Motion, correct, from_centres, predict
+from saccade.detection.motion import Motion, correct, from_centres, predict, start
 from saccade.types import Detections, Ids, InputError, Times
 
 FOR_SURE, FOR_UNSURE, FOR_NEW = 0.2, 0.5, 0.3  # least overlap of prediction and detection; strict where either may be nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Tracks:
+class Tracks(NamedTuple):
     """The objects that are followed."""
 
     motion: Motion  # when last seen
@@ -25,22 +25,26 @@ class Tracks:
     seen_us: Times
     missed: Bool[np.ndarray, "n"]  # a frame has come since that didn't show it
 
-    def __getitem__(self, which: np.ndarray) -> "Tracks":
-        return Tracks(*(getattr(self, column.name)[which] for column in fields(self)))
 
-    def __len__(self) -> int:
-        return len(self.ids)
+def begin(detections: Detections) -> Tracks:
+    """A new track for each."""
+    count = len(detections)
+    time_us = np.full(count, detections.time_us, np.int64)
+    return Tracks(start(detections.boxes), detections.classes, np.full(count, -1), time_us, time_us, np.zeros(count, np.bool_))
 
-    @classmethod
-    def start(cls, detections: Detections) -> "Tracks":
-        count = len(detections)
-        time_us = np.full(count, detections.time_us, np.int64)
-        motion = Motion.start(detections.boxes)
-        return cls(motion, detections.classes, np.full(count, -1, np.int64), time_us, time_us, np.zeros(count, np.bool_))
 
-    @classmethod
-    def none(cls) -> "Tracks":
-        return cls.start(Detections(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64), 0))
+def pick(tracks: Tracks, which: np.ndarray) -> Tracks:
+    motion, *columns = tracks
+    return Tracks(take(motion, which), *(column[which] for column in columns))
+
+
+def take(motion: Motion, which: np.ndarray) -> Motion:
+    return Motion(*(column[which] for column in motion))
+
+
+def join(a: Tracks, b: Tracks) -> Tracks:
+    motion = Motion(*(np.concatenate(pair) for pair in zip(a.motion, b.motion, strict=True)))
+    return Tracks(motion, *(np.concatenate(pair) for pair in zip(a[1:], b[1:], strict=True)))
 
 
 class Tracker:
@@ -62,7 +66,7 @@ class Tracker:
 
     def reset(self) -> None:
         """Forget all objects; time may start again. Ids go on, so that none is given twice."""
-        self.tracks = Tracks.none()
+        self.tracks = begin(Detections(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64), 0))
         self.time_us: int | None = None
 
     def update(self, detections: Detections) -> Detections:
@@ -75,16 +79,16 @@ class Tracker:
 
         seen = row_of >= 0
         now = detections[row_of[seen]]
-        motion = correct(expected[seen], now.boxes, elapsed_s[seen])
+        motion = correct(take(expected, seen), now.boxes, elapsed_s[seen])
         time_us = np.full(len(now), detections.time_us, np.int64)
-        continued = replace(tracks[seen], motion=motion, seen_us=time_us, missed=np.zeros(len(now), np.bool_))
-        unseen = replace(tracks[~seen], missed=np.ones(len(tracks) - len(now), np.bool_))
+        continued = pick(tracks, seen)._replace(motion=motion, seen_us=time_us, missed=np.zeros(len(now), np.bool_))
+        unseen = pick(tracks, ~seen)._replace(missed=np.ones(len(seen) - len(now), np.bool_))
 
         fresh = detections.scores >= self.high
         fresh[row_of[seen]] = False
         started = np.flatnonzero(fresh)
-        shown = self._confirm(join([continued, Tracks.start(detections[started])]), detections.time_us)
-        self.tracks, self.time_us = join([shown, unseen]), detections.time_us
+        shown = self._confirm(join(continued, begin(detections[started])), detections.time_us)
+        self.tracks, self.time_us = join(shown, unseen), detections.time_us
         ids = np.full(len(detections), -1, np.int64)
         ids[np.concatenate([row_of[seen], started])] = shown.ids
         return replace(detections, tracks=ids)
@@ -101,7 +105,7 @@ class Tracker:
     def _alive(self, time_us: int) -> Tracks:
         """A track that no frame has missed is alive however slow the rate."""
         patience_us = np.where(self.tracks.ids >= 0, self.lost_us, self.confirm_us)
-        return self.tracks[~(self.tracks.missed & (time_us - self.tracks.seen_us > patience_us))]
+        return pick(self.tracks, ~(self.tracks.missed & (time_us - self.tracks.seen_us > patience_us)))
 
     def _associate(self, tracks: Tracks, expected: Motion, detections: Detections) -> Int64[np.ndarray, "tracks"]:
         """The detection of each track, -1 for none: sure ones to confirmed tracks, unsure ones to those, sure ones to new tracks."""
@@ -110,12 +114,14 @@ class Tracker:
         overlaps = np.where(tracks.classes[:, None] == detections.classes, overlaps, 0)
         sure, unsure = detections.scores >= self.high, (detections.scores >= self.low) & (detections.scores < self.high)
         confirmed = tracks.ids >= 0
-        row_of = np.full(len(tracks), -1, np.int64)
+        row_of = np.full(len(tracks.ids), -1, np.int64)
         rounds = ((confirmed, sure, FOR_SURE), (confirmed, unsure, FOR_UNSURE), (~confirmed, sure, FOR_NEW))
         for whose, which, least in rounds:
             free = which.copy()
             free[row_of[row_of >= 0]] = False
             rows, columns = np.flatnonzero(whose & (row_of < 0)), np.flatnonzero(free)
+            if not (len(rows) and len(columns)):
+                continue
             values = overlaps[np.ix_(rows, columns)]
             chosen = best_pairs(np.where(values >= least, values, 0))
             row_of[rows[chosen >= 0]] = columns[chosen[chosen >= 0]]
@@ -126,10 +132,4 @@ class Tracker:
         ids = tracks.ids.copy()
         ids[ready] = self.next_id + np.arange(ready.sum())
         self.next_id += int(ready.sum())
-        return replace(tracks, ids=ids)
-
-
-def join(parts: list[Tracks]) -> Tracks:
-    columns = [column.name for column in fields(Tracks) if column.name != "motion"]
-    joined = (np.concatenate([getattr(part, name) for part in parts]) for name in columns)
-    return Tracks(Motion.join([part.motion for part in parts]), *joined)
+        return tracks._replace(ids=ids)
