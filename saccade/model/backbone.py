@@ -16,7 +16,7 @@ from saccade.model.temporal import TEMPORAL_LAYERS, LayerState, TemporalLayer, b
 from saccade.types import InputError
 
 State = tuple[LayerState, ...]  # of every stage; a stage without memory has ()
-Maps = Float[Tensor, "T B C H W"]
+Maps = Float[Tensor, "T B _channels _height _width"]
 
 STRIDES = (4, 8, 16, 32)
 _MIXINGS: dict[Mixing, Callable[[int, int], nn.Module]] = {

@@ -1,7 +1,7 @@
 """The one interface of memory, and the checks that every layer makes before it computes."""
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -14,6 +14,7 @@ Steps = Float[Tensor, "T B"]  # 1.0 = the training window; may differ per step a
 LayerState = tuple[Tensor, ...]  # real tensors, the batch first; opaque to everyone but their layer
 
 
+@runtime_checkable
 class TemporalLayer(Protocol):
     def initial_state(self, x: Tensor) -> LayerState: ...
 

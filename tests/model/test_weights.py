@@ -1,0 +1,207 @@
+"""Weights files: read(write(x)) = x, and no file, however broken or malicious, does more than raise InputError."""
+
+import json
+import pickle
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import saccade
+from saccade import cli
+from saccade.config import BackboneConfig, DetectorConfig, presets
+from saccade.model.detector import Detector
+from saccade.model.weights import load_detector, read_weights, save_detector
+from saccade.types import InputError
+
+TINY = DetectorConfig(
+    name="tiny",
+    backbone=BackboneConfig(dims=(8, 16, 32, 64), head_dim=8),
+    bottlenecks=1,
+    head_width=8,
+    classes=("cat",),
+    notes="for a test",
+)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "own.safetensors"
+    save_detector(Detector(TINY), path, training={"steps": 7, "mAP": 12.5})
+    return path
+
+
+def test_a_file_builds_its_own_model(tmp_path: Path) -> None:
+    detector = Detector(TINY)
+    save_detector(detector, tmp_path / "a.safetensors", training={"steps": 7})
+    again = saccade.load_detector(tmp_path / "a.safetensors")
+    assert again.config == TINY
+    assert not again.training
+    for name, value in detector.state_dict().items():
+        torch.testing.assert_close(again.state_dict()[name], value, rtol=0, atol=0)
+    assert read_weights(tmp_path / "a.safetensors").training == {"steps": 7}
+
+
+def test_saving_replaces_a_file_at_once_or_not_at_all(own: Path) -> None:
+    before = own.read_bytes()
+    with pytest.raises(TypeError):
+        save_detector(Detector(TINY), own, training={"unwritable": object()})
+    assert own.read_bytes() == before
+    assert list(own.parent.iterdir()) == [own]
+
+
+def test_the_command_prints_and_converts(own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.weights(own, save=tmp_path / "copy.safetensors")
+    text = capsys.readouterr().out
+    assert all(word in text for word in ("tiny", "cat", "50 ms", "for a test", "steps", "12.5", "zoh"))
+    assert load_file(tmp_path / "copy.safetensors").keys() == load_file(own).keys()
+    assert read_weights(tmp_path / "copy.safetensors").training == {"steps": 7, "mAP": 12.5}
+    with pytest.raises(InputError, match="--overwrite"):
+        cli.weights(own, save=tmp_path / "copy.safetensors")
+    with pytest.raises(InputError, match="safetensors"):
+        cli.weights(own, save=tmp_path / "copy.ckpt")
+
+
+def test_a_preset_is_not_mistaken_for_trained_weights() -> None:
+    with pytest.raises(InputError, match="no trained weights"):
+        load_detector("s5-vit-b")
+
+
+@pytest.mark.parametrize("keep", [0, 5, 100, 5_000, -1])
+def test_a_cut_file(own: Path, keep: int) -> None:
+    own.write_bytes(own.read_bytes()[:keep])
+    with pytest.raises(InputError, match="own"):
+        load_detector(own)
+
+
+def rewrite(path: Path, change) -> None:
+    """The same file with its tensors and metadata changed."""
+    size = int.from_bytes(path.read_bytes()[:8], "little")
+    metadata = json.loads(path.read_bytes()[8 : 8 + size])["__metadata__"]
+    tensors = load_file(path)
+    change(tensors, metadata)
+    save_file(tensors, path, metadata)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tensors, metadata: tensors.pop("neck.out_coarse.join.conv.weight"), "1 missing"),
+        (lambda tensors, metadata: tensors.update(stranger=torch.zeros(1)), "stranger"),
+        (lambda tensors, metadata: tensors.update({"head.scales.0.boxes.bias": torch.zeros(5)}), r"has shape \(5,\)"),
+        (lambda tensors, metadata: tensors.update({"head.scales.0.boxes.bias": torch.full((4,), torch.nan)}), "NaN"),
+        (lambda tensors, metadata: metadata.pop("config"), "without saccade's configuration"),
+        (lambda tensors, metadata: metadata.update(config="{"), "not JSON"),
+        (lambda tensors, metadata: metadata.update(config='{"name": "x", "bins": "ten"}'), "config.bins"),
+        (lambda tensors, metadata: metadata.update(config='{"name": "x", "colour": 1}'), "colour"),
+        (lambda tensors, metadata: metadata.update(config='{"bins": 10}'), "name"),
+        (lambda tensors, metadata: metadata.update(saccade="99"), "format 99"),
+        (
+            lambda tensors, metadata: metadata.update(
+                config=replace(TINY, backbone=replace(TINY.backbone, dims=(8, 16, 32, 1 << 40))).to_json()
+            ),
+            "channels",
+        ),
+    ],
+)
+def test_a_file_that_is_not_what_it_says(own: Path, change, message: str) -> None:
+    rewrite(own, change)
+    with pytest.raises(InputError, match=message):
+        load_detector(own)
+
+
+class Malicious:
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("where", ["state_dict", "callbacks"])
+def test_nothing_in_a_pickle_is_executed(tmp_path: Path, where: str, legacy: bool) -> None:
+    mark, path = tmp_path / "executed", tmp_path / "evil.ckpt"
+    content = {"state_dict": {"mdl.backbone.stages.0.downsample_cf2cl.conv.weight": torch.zeros(2, 2, 1, 1)}, "callbacks": {}}
+    content[where]["x"] = Malicious(mark)
+    torch.save(content, path, _use_new_zipfile_serialization=not legacy)
+    with pytest.raises(InputError, match=r"evil\.ckpt"):
+        load_detector(path)
+    assert not mark.exists()
+
+
+def test_a_plain_pickle_is_not_executed(tmp_path: Path) -> None:
+    mark, path = tmp_path / "executed", tmp_path / "evil.ckpt"
+    path.write_bytes(pickle.dumps(Malicious(mark), protocol=2))
+    with pytest.raises(InputError, match=r"evil\.ckpt"):
+        load_detector(path)
+    assert not mark.exists()
+
+
+def test_shell_commands_are_named_and_not_run(tmp_path: Path) -> None:
+    import os
+
+    class Shell:
+        def __reduce__(self):
+            return os.system, (f"touch {tmp_path / 'executed'}",)
+
+    torch.save({"state_dict": {"mdl.x": Shell()}}, tmp_path / "evil.ckpt")
+    with pytest.raises(InputError, match="system"):
+        load_detector(tmp_path / "evil.ckpt")
+    assert not (tmp_path / "executed").exists()
+
+
+def test_what_lightning_stores_beside_the_weights_does_no_harm(tmp_path: Path) -> None:
+    """Paths and settings objects in a checkpoint are read as lifeless records; the error that follows is about the weights."""
+    torch.save({"state_dict": {"mdl.backbone.stages.0.x": torch.zeros(1)}, "callbacks": {"dir": Path("somewhere")}}, tmp_path / "a.ckpt")
+    with pytest.raises(InputError, match="not a whole checkpoint"):
+        load_detector(tmp_path / "a.ckpt")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"state_dict": {"model.conv1.weight": torch.zeros(1)}}, "another architecture"),
+        ({"weights": 3}, "another architecture|no `state_dict`"),
+        ([1, 2], "no `state_dict`"),
+        ({"state_dict": {"mdl.backbone.stages.0.downsample_cf2cl.conv.weight": torch.zeros(3)}}, "not a whole|four axes"),
+    ],
+)
+def test_checkpoints_of_others(tmp_path: Path, content, message: str) -> None:
+    torch.save(content, tmp_path / "a.ckpt")
+    with pytest.raises(InputError, match=message):
+        load_detector(tmp_path / "a.ckpt")
+
+
+def test_other_files(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("not weights")
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as file:
+        file.writestr("data.txt", "hello")
+    for name in ("a.txt", "b.zip", "missing.ckpt", "."):
+        with pytest.raises(InputError):
+            load_detector(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", presets)
+def test_every_configuration_survives_json(name: str) -> None:
+    config = presets[name]()
+    assert DetectorConfig.from_json(config.to_json()) == config
+    assert config.name == name
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"head_dim": 24}, "multiples of head_dim"),
+        ({"dims": (8, 16, 33, 64), "mixing": "convnext"}, "even"),
+        ({"split": 0}, "split"),
+    ],
+)
+def test_impossible_settings(options: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        BackboneConfig(**options)
+    with pytest.raises(InputError, match="2 x bins"):
+        DetectorConfig(name="x", bins=5)
