@@ -20,18 +20,9 @@ def csv_of(columns: str, rows: list) -> str:
     separator = next((mark for mark in ";\t" if mark in columns), ",")
     lines = [columns]
     for t, x, y, w, h, kind, track in rows:
-        values = {"t_us": t, "time_s": t / 1e6, "t_ms": t / 1e3, "x": x, "y": y, "w": w, "h": h, "left": x, "top": y, "right": x + w}
-        values |= {
-            "bottom": y + h,
-            "x1": x,
-            "y1": y,
-            "x2": x + w,
-            "y2": y + h,
-            "class": kind,
-            "label": kind,
-            "track_id": track,
-            "other": "z",
-        }
+        corners = {"left": x, "top": y, "right": x + w, "bottom": y + h, "x1": x, "y1": y, "x2": x + w, "y2": y + h}
+        values = {"t_us": t, "time_s": t / 1e6, "t_ms": t / 1e3, "x": x, "y": y, "w": w, "h": h, **corners}
+        values |= {"class": kind, "label": kind, "track_id": track, "other": "z"}
         lines.append(separator.join(str(values[name]) for name in names))
     return "\n".join(lines) + "\n"
 
@@ -129,14 +120,8 @@ def coco(folder: Path, **changes: object) -> Path:
         ],
         "categories": [{"id": 7, "name": "car"}, {"id": 2, "name": "bike"}],
         "annotations": [
-            {
-                "id": i,
-                "image_id": 10 if t == 100_000 else 11,
-                "category_id": {"car": 7, "bike": 2}[kind],
-                "bbox": [x, y, w, h],
-                "track_id": track,
-            }
-            for i, (t, x, y, w, h, kind, track) in enumerate(BOXES)
+            {"image_id": 10 if t == 100_000 else 11, "category_id": 7 if kind == "car" else 2, "bbox": [x, y, w, h], "track_id": track}
+            for t, x, y, w, h, kind, track in BOXES
         ],
     }
     (folder / "labels.json").write_text(json.dumps(content | changes))
@@ -196,14 +181,9 @@ def test_synthetic(tmp_path: Path) -> None:
     t = np.repeat(np.arange(100_000, 600_000, 5000), 2)
     n = len(t)
     boxes = np.tile(np.array([[1, 2, 20, 30], [30, 5, 50, 40.5]]), (n // 2, 1))
-    columns = {
-        "classes": np.arange(n) % 2,
-        "tracks": np.arange(n) % 2,
-        "still_us": np.full(n, 77),
-        "visible": np.full(n, 0.5),
-        "speed": np.ones(n),
-    }
-    np.savez(tmp_path / "train/0000.npz", t=t, boxes=boxes, **columns)
+    columns = {name: np.arange(n) % 2 for name in ("classes", "tracks", "speed")}
+    columns |= {"still_us": np.full(n, 77), "visible": np.full(n, 0.5), "times_us": np.arange(0, 1_000_001, 5000)}
+    np.savez(tmp_path / "train/0000_labels.npz", t=t, boxes=boxes, **columns)
     dataset = open_dataset(tmp_path)
     one = dataset.recordings[0]
     assert (dataset.name, dataset.classes, len(one.labels)) == ("synthetic", ("car", "person"), n)
@@ -216,6 +196,6 @@ def test_synthetic(tmp_path: Path) -> None:
     assert labels.still_us is not None
     assert labels.visible is not None
     assert (labels.still_us.tolist(), labels.visible.tolist()) == ([77, 77], [0.5, 0.5])
-    np.savez(tmp_path / "train/0000.npz", t=t, boxes=boxes[1:], **columns)
-    with pytest.raises(InputError, match=r"0000\.npz"):
+    np.savez(tmp_path / "train/0000_labels.npz", t=t, boxes=boxes[1:], **columns)
+    with pytest.raises(InputError, match=r"0000_labels\.npz"):
         _ = open_dataset(tmp_path).recordings[0].labels
