@@ -13,12 +13,14 @@ from saccade.datasets.rules import LabelRules, ruled
 from saccade.datasets.splits import Selection
 from saccade.types import InputError
 
+FORMAT = "saccade simulated"  # in dataset.json
 LABELS = "_labels.npz"
 COLUMNS = ("t", "boxes", "classes", "tracks", "still_us", "visible")
 
 
 def recognise(root: Path) -> str | None:
-    return "synthetic" if description(root) else None
+    path = description(root)
+    return "synthetic" if path and FORMAT in path.read_text(errors="replace") else None
 
 
 def description(root: Path) -> Path | None:

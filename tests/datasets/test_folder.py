@@ -176,7 +176,7 @@ def test_splits_by_list_and_by_hash(tmp_path: Path) -> None:
 
 def test_synthetic(tmp_path: Path) -> None:
     """Exact labels 200 times a second; an instant without rows is one without objects."""
-    (tmp_path / "dataset.json").write_text(json.dumps({"classes": ["car", "person"]}))
+    (tmp_path / "dataset.json").write_text(json.dumps({"format": "saccade simulated", "classes": ["car", "person"]}))
     recording(tmp_path / "train/0000.h5", some_events())
     t = np.repeat(np.arange(100_000, 600_000, 5000), 2)
     n = len(t)
