@@ -18,7 +18,7 @@ from saccade.viewer.boxes import BoxedFrame, write_boxed_sheet
 Folder = Annotated[
     Path,
     tyro.conf.Positional,
-    tyro.conf.arg(metavar="DATASET", help="Folder of a data set: Gen1, 1 Mpx, RVT's tree, DSEC, ..., or your own."),
+    tyro.conf.arg(metavar="DATASET", help="Folder of Gen1, 1 Mpx, RVT's tree, DSEC, ..., or of your own."),
 ]
 OutFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="Folder to write.")]
 Split = Literal["train", "val", "test", "all"]
