@@ -79,37 +79,37 @@ def augment_frames(frames: Frames, augmentation: Augmentation) -> Frames:
     """Nearest pixel: counts stay counts. What lies outside the sensor is zero."""
     if augmentation == Augmentation():
         return frames
+    if augmentation.zoom == 1.0:
+        return np.ascontiguousarray(frames[..., ::-1])
     height, width = frames.shape[-2:]
-    columns = _sources(width, augmentation.zoom, augmentation.x)
+    (top, rows), (left, columns) = _sources(height, augmentation.zoom, augmentation.y), _sources(width, augmentation.zoom, augmentation.x)
     if augmentation.flip:
-        columns = np.where(columns < 0, -1, width - 1 - columns)
-    return _gather(np.ascontiguousarray(frames), _sources(height, augmentation.zoom, augmentation.y), columns)
+        columns = width - 1 - columns
+    result = np.zeros(frames.shape, np.uint8)
+    window = result[..., top : top + len(rows), left : left + len(columns)]
+    _gather(np.ascontiguousarray(frames), rows.astype(np.uint32), columns.astype(np.uint32), window)
+    return result
 
 
-def _sources(side: int, zoom: float, start: float) -> np.ndarray:
-    """For every row or column of the result that of the picture, or -1."""
+def _sources(side: int, zoom: float, start: float) -> tuple[int, np.ndarray]:
+    """The first row or column of the result that has a source in the picture, and the sources from there on."""
     sources = np.floor((np.arange(side) + 0.5) / zoom + start).astype(np.int64)
-    return np.where((sources < 0) | (sources >= side), -1, sources)
+    inside = (sources >= 0) & (sources < side)
+    return int(np.argmax(inside)), sources[inside]
 
 
 @compiled
-def _gather(frames: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Only what has a source is touched: rows and columns without one are at the edges and stay zero."""
-    steps, channels, height, width = frames.shape
-    result = np.zeros((steps, channels, height, width), np.uint8)
-    first, last = 0, width
-    while first < width and columns[first] < 0:
-        first += 1
-    while last > first and columns[last - 1] < 0:
-        last -= 1
+def _gather(frames: np.ndarray, rows: np.ndarray, columns: np.ndarray, result: np.ndarray) -> None:
+    """RESULT[..., i, j] = FRAMES[..., rows[i], columns[j]]; unsigned, or numba asks of every pixel whether its index counts from the end."""
+    steps, channels = frames.shape[:2]
     for step in range(steps):
         for channel in range(channels):
-            for i in range(height):
-                if rows[i] >= 0:
-                    source, target = frames[step, channel, rows[i]], result[step, channel, i]
-                    for j in range(first, last):
-                        target[j] = source[columns[j]]
-    return result
+            for i in range(len(rows)):
+                if i and rows[i] == rows[i - 1]:
+                    result[step, channel, i] = result[step, channel, i - 1]
+                else:
+                    for j in range(len(columns)):
+                        result[step, channel, i, j] = frames[step, channel, rows[i], columns[j]]
 
 
 def flip_boxes(boxes: Boxes, width: int) -> Boxes:
