@@ -144,9 +144,8 @@ def test_the_data_are_as_varied_as_promised() -> None:
     assert min(most) >= 1
     assert max(most) <= 8
     assert len(set(most)) >= 6
-    stops = np.concatenate(
-        [np.diff(scene.tracks.knot_us)[(scene.tracks.speed[1:] == 0) & (scene.tracks.speed[:-1] == 0)] for scene in scenes]
-    )
+    tracks = [scene.tracks for scene in scenes]
+    stops = np.concatenate([np.diff(one.knot_us)[(one.speed[1:] == 0) & (one.speed[:-1] == 0)] for one in tracks])
     assert stops.min() >= 0.2e6 - 1
     assert stops.max() <= 4e6 + 1
 
