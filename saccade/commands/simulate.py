@@ -16,7 +16,7 @@ from saccade.types import InputError
 Source = Annotated[
     Path,
     tyro.conf.Positional,
-    tyro.conf.arg(metavar="DIR|VIDEO", help="Folder to write a data set to; or a video file to turn into events."),
+    tyro.conf.arg(metavar="DIR|VIDEO", help="Folder to write a data set to, or a video to turn into events."),
 ]
 Out = Annotated[
     Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="Of a video: the recording to write, .h5, .dat, .npz or .csv.")
@@ -55,9 +55,7 @@ def simulate(
         raise InputError(f"--seconds {seconds}: expected a number above 0")
     if out is None:
         if source.suffix and source.is_file():
-            raise InputError(
-                f"{source}: is a file; to turn a video into events, name the recording to write: saccade simulate {source} out.h5"
-            )
+            raise InputError(f"{source}: is a file; for the events of a video, name the file to write: saccade simulate {source} out.h5")
         if processes is not None and processes < 1:
             raise InputError(f"--processes {processes}: expected 1 or more")
         config = DatasetConfig(

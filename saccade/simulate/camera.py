@@ -15,12 +15,12 @@ def plan_camera(rng: np.random.Generator, width: int, height: int, duration_us: 
     knots, velocities, shakes = [0.0], [(0.0, 0.0)], []
     place, time_us = np.zeros(2), 0.0
     while time_us < duration_us:
-        length_us = rng.uniform(0.4e6, 2.2e6)
+        length_us = float(np.rint(rng.uniform(0.4e6, 2.2e6)))
         if rng.random() < 0.6:
             shakes.append(_shake(rng, width / 160, time_us, time_us + length_us))
         if rng.random() < 0.8:
             goal = rng.uniform(-1, 1, 2) * (REACH * width, 0.3 * REACH * height)
-            ramp_us = rng.uniform(0.05, 0.3) * length_us
+            ramp_us = float(np.rint(rng.uniform(0.05, 0.3) * length_us))
             velocity = (goal - place) / ((length_us - ramp_us) * 1e-6)
             velocity *= min(1.0, FASTEST_PX_S * width / 160 / max(np.hypot(*velocity), 1e-9))
             knots += [time_us + ramp_us, time_us + length_us - ramp_us, time_us + length_us]
@@ -28,7 +28,7 @@ def plan_camera(rng: np.random.Generator, width: int, height: int, duration_us: 
             place = place + velocity * (length_us - ramp_us) * 1e-6
         time_us += length_us
         if rng.random() < 0.4:
-            time_us += rng.uniform(0.2e6, 1.5e6)
+            time_us += float(np.rint(rng.uniform(0.2e6, 1.5e6)))
         if knots[-1] < time_us:
             knots.append(time_us)
             velocities.append((0.0, 0.0))

@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ class DatasetConfig:
     width: int = 160
     height: int = 128
     seed: int = 0
-    sensor: SensorConfig = SensorConfig()
+    sensor: SensorConfig = field(default_factory=SensorConfig)
 
     def __post_init__(self) -> None:
         if not 1 <= self.recordings <= SPLITS["val"] or self.seed < 0:
@@ -131,7 +131,12 @@ def _begin(stop: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
 
 
 def _work(path: Path, config: RecordingConfig) -> Path:

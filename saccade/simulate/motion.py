@@ -1,4 +1,4 @@
-"""TIME -> DISTANCE: speeds that are linear between knots, so that places are exact at any microsecond and standing still is exactly still."""
+"""TIME -> DISTANCE: speeds are linear between knots, so places are exact at any microsecond, and who stands still is exactly still."""
 
 import math
 from typing import NamedTuple

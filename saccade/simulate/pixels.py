@@ -106,7 +106,7 @@ def _events_of(pixels, key, pixel, slope, start_us, end_us, refractory_us, count
             pixels.draws[pixel] = draw + np.uint64(3)
         else:
             patience -= pixels.noise[pixel] * wait
-        out_t[count], out_pixel[count], out_p[count] = int(math.floor(now)), pixel, polarity
+        out_t[count], out_pixel[count], out_p[count] = math.floor(now), pixel, polarity
         count += 1
         change = 0.0
         pixels.ready_us[pixel] = now + refractory_us

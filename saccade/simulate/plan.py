@@ -32,7 +32,7 @@ def make_scene(seed: int, width: int = 160, height: int = 128, seconds: float = 
         start_us = 0.0
         while start_us < duration_us:
             routes.append(plan_route(rng, width, height, horizon, margin, start_us, duration_us))
-            start_us = routes[-1].end_us + rng.uniform(0.1e6, 1.2e6)
+            start_us = routes[-1].end_us + float(np.rint(rng.uniform(0.1e6, 1.2e6)))
     return Scene(seed, width, height, duration_us, image, grain(rng), camera, _tracks(routes, float(brightness)))
 
 

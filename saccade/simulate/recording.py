@@ -1,9 +1,9 @@
-"""SCENE -> FILES AND BACK: NAME.h5 (events), NAME_labels.npz (boxes at 200 Hz), NAME.json (what the scene is made of, for boxes at any time)."""
+"""SCENE -> FILES AND BACK: NAME.h5 (events), NAME_labels.npz (boxes at 200 Hz), NAME.json (from which boxes at any time follow)."""
 
 import json
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ class RecordingConfig:
     width: int = 160
     height: int = 128
     seconds: float = 8.0
-    sensor: SensorConfig = SensorConfig()
+    sensor: SensorConfig = field(default_factory=SensorConfig)
 
     def scene(self) -> Scene:
         return make_scene(self.seed, self.width, self.height, self.seconds)
@@ -80,9 +80,9 @@ def read_config(events_path: Path | str) -> RecordingConfig:
         values["sensor"] = SensorConfig(**values["sensor"])
         config = RecordingConfig(**values)
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: not the description of a simulated recording ({error}); write one with `saccade simulate`") from error
+        raise InputError(f"{path}: no description of a simulated recording ({error}); write one with `saccade simulate`") from error
     if generator != GENERATOR:
         raise InputError(
-            f"{path}: made by generator {generator}, this saccade has {GENERATOR}: it would build another scene; simulate anew"
+            f"{path}: made by generator {generator}, this saccade has {GENERATOR}: another scene would come out; simulate anew"
         )
     return config

@@ -17,6 +17,7 @@ KINDS = {
 }
 STOPS = 0.9  # how often a leg ends in a stop
 STOP_US = (0.2e6, 4e6)
+SHORTEST_LEG = 0.02  # of the width: who stops has shown all its edges before
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +78,7 @@ def _legs(
         speed = pace * rng.uniform(0.6, 1.0) if len(times) > 1 else pace
         ramp_s = rng.uniform(0.05, 0.3)
         length = min(speed * np.exp(rng.uniform(np.log(0.15), np.log(1.2))), rng.uniform(0.1, 0.6) * width)
+        length = max(length, SHORTEST_LEG * width)
         if returns:
             room = limits[1] - travelled if direction > 0 else travelled - limits[0]
             length = min(length, room * rng.uniform(0.2, 0.9))
@@ -99,7 +101,7 @@ def _legs(
             speeds.append(0.0)
         if returns:
             direction = 1.0 if travelled < (limits[0] + limits[1]) / 2 else -1.0
-    return np.array(times), np.array(speeds)
+    return np.rint(times), np.array(speeds)
 
 
 def _dress(rng: np.random.Generator, traits: np.ndarray, kind: int) -> None:

@@ -16,9 +16,9 @@ ROOM = 4096  # events that one pixel may make in one step; thresholds of 0.01 an
 class SensorConfig:
     """The sensor's effects; each can be switched off with 0 (cutoff_hz: with inf)."""
 
-    threshold_on: float = 0.25
+    threshold_on: float = 0.2
     """Change of log intensity that makes an event of rising intensity."""
-    threshold_off: float = 0.25
+    threshold_off: float = 0.2
     """The same for falling intensity."""
     mismatch: float = 0.04
     """Standard deviation of the thresholds over the pixels, as a fraction."""
@@ -28,9 +28,9 @@ class SensorConfig:
     """Bandwidth (-3 dB) at intensity 1; proportional to the intensity."""
     dark_cutoff_hz: float = 20.0
     """Bandwidth that is left in the dark."""
-    shot_hz: float = 0.5
+    shot_hz: float = 0.2
     """Rate per pixel of events of noise, of either polarity, in the dark; a quarter of it at intensity 1."""
-    leak_hz: float = 0.1
+    leak_hz: float = 0.05
     """Rate per pixel of rising events of a pixel whose light doesn't change."""
     hot_fraction: float = 0.0003
     """Fraction of the pixels that make events all the time."""

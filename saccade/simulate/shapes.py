@@ -69,8 +69,8 @@ def _car(parts, traits, travelled):
     front = 1.2 + 0.25 * traits[FORM]  # half the length
     boot = 0.75 + 0.45 * traits[FORM + 1]  # how far the roof reaches back: saloon to estate
     n = _quadrilateral(parts, 0, -0.95 * boot, -0.56, 0.8, -0.54, 0.32, -1.0, -0.78 * boot, -1.0, body)
-    n = _quadrilateral(parts, n, -front, -0.62, front * 0.62, -0.58, front, -0.46, front, -0.2, body)
-    n = _quadrilateral(parts, n, -front, -0.62, front, -0.46, front, -0.2, -front * 0.97, -0.18, body)
+    n = _quadrilateral(parts, n, -front, -0.62, front * 0.65, -0.58, front * 0.65, -0.18, -front * 0.97, -0.18, body)
+    n = _quadrilateral(parts, n, front * 0.5, -0.58, front, -0.47, front, -0.2, front * 0.5, -0.18, body)
     n = _quadrilateral(parts, n, -0.8 * boot, -0.6, -0.08, -0.6, -0.08, -0.92, -0.68 * boot, -0.92, second)
     n = _quadrilateral(parts, n, 0.02, -0.6, 0.62, -0.59, 0.27, -0.92, 0.02, -0.92, second)
     n = _capsule(parts, n, -front + 0.12, -0.3, front - 0.12, -0.28, 0.035, dark)

@@ -40,7 +40,7 @@ def bounds(parts, number):
 
 @compiled
 def depth_inside(part, x, y):
-    """How far a point lies inside a part, px; negative outside. Of a quadrilateral (convex, either way round): inside its nearest side."""
+    """How far a point lies inside a part, px; negative outside. Of a quadrilateral (convex, either way round): from its nearest side."""
     if part[0] == CAPSULE:
         along_x, along_y = part[3] - part[1], part[4] - part[2]
         length = along_x * along_x + along_y * along_y
@@ -51,7 +51,8 @@ def depth_inside(part, x, y):
     if part[0] == QUADRILATERAL:
         area = (part[5] - part[1]) * (part[8] - part[4]) - (part[6] - part[2]) * (part[7] - part[3])
         orientation = 1.0 if area > 0 else -1.0
-        least = math.inf
+        left, top, right, bottom = part_bounds(part)
+        least = min(x - left, right - x, y - top, bottom - y)  # else an acute corner would reach out of its box
         for i in range(4):
             x0, y0 = part[1 + 2 * i], part[2 + 2 * i]
             j = (i + 1) % 4

@@ -26,7 +26,7 @@ def background(rng: np.random.Generator, width: int, height: int, horizon: float
         x, thickness = rng.integers(columns), rng.integers(1, 5)
         image[max(0, line - rng.integers(10, 60)) : line + rng.integers(2, 16), x : x + thickness] = rng.uniform(0.05, 0.6)
     noise = _noise(rng, rows, columns, 1.1)
-    image *= np.exp(rng.uniform(0.08, 0.28) * noise)
+    image *= np.exp(rng.uniform(0.04, 0.2) * noise)
     return np.clip(_soften(image, SOFTNESS_PX), 0.04, 1).astype(np.float32)
 
 

@@ -89,9 +89,7 @@ class VideoSource:
             if time_us <= last_us:  # damaged or repeated
                 continue
             if last_us >= 0 and time_us - last_us > LONGEST_PAUSE_S * 1_000_000:
-                raise InputError(
-                    f"{self.path}: {(time_us - last_us) / 1e6:.0f} s between two frames, at {last_us / 1e6:.1f} s; cut it there"
-                )
+                raise InputError(f"{self.path}: {(time_us - last_us) // 1_000_000} s between frames at {last_us / 1e6:.1f} s; cut it there")
             if self.seconds is not None and time_us > self.seconds * 1e6:
                 return
             last_us = time_us
