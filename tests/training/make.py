@@ -100,14 +100,42 @@ def weights_file(folder: Path, **backbone: Any) -> Path:
     return path
 
 
+def save_gradients(out: Path, settings: TrainingSettings, data: Dataset) -> None:
+    """Of the first two batches, with the state between them, and the batch statistics after them."""
+    import torch
+
+    from saccade.datasets.loader import Loader
+    from saccade.evaluation.validate import sampling_of
+    from saccade.training.batchnorm import share_batch_norms
+    from saccade.training.objective import learn
+    from saccade.training.processes import joined
+    from saccade.training.start import build_detector
+
+    with joined("cpu") as processes:
+        detector = build_detector(settings, data)
+        if processes.world > 1:
+            share_batch_norms(detector)
+        share = {"batch": settings.batch // processes.world, "rank": processes.rank, "world": processes.world}
+        batches = iter(Loader(data, sampling_of(detector.config), settings.lanes, **share, length=settings.length, workers=0))
+        first, second = next(batches), next(batches)
+        _, state = learn(detector, first, detector.initial_state(first.frames), settings, processes)
+        learn(detector, second, state, settings, processes)
+        found = {name: parameter.grad for name, parameter in detector.named_parameters()} | dict(detector.named_buffers())
+        if processes.rank == 0:
+            torch.save(found, out)
+
+
 def main() -> None:
-    """python -m tests.training.make OUT WEIGHTS [name=value ...]"""
+    """python -m tests.training.make OUT WEIGHTS [name=value ...]: a training into a folder, or gradients into a file .pt"""
     from saccade.training.loop import fit
 
     out, weights = Path(sys.argv[1]), sys.argv[2]
-    changes = {name: int(value) for name, value in (item.split("=") for item in sys.argv[3:])}
+    changes: dict[str, Any] = {name: float(value) if "." in value else int(value) for name, value in (a.split("=") for a in sys.argv[3:])}
     data, settings = toys(every=changes.pop("every", 2)), tiny_settings(model=weights, **changes)
-    fit(data, toys("val", 2), out, settings)
+    if out.suffix == ".pt":
+        save_gradients(out, settings, data)
+    else:
+        fit(data, toys("val", 2), out, settings)
 
 
 if __name__ == "__main__":

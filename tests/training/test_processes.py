@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from saccade.training.log import read_metrics
 from saccade.training.processes import first_host, from_environment
@@ -24,8 +25,7 @@ def free_port() -> int:
         return server.getsockname()[1]
 
 
-def train(out: Path, weights: Path, world: int, *changes: str) -> list[dict]:
-    """What the first of WORLD processes wrote."""
+def launch(out: Path, weights: Path, world: int, *changes: str) -> None:
     common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "tests.training.make", str(out), str(weights), *changes]
     running = [
@@ -35,20 +35,42 @@ def train(out: Path, weights: Path, world: int, *changes: str) -> list[dict]:
     for process in running:
         _, errors = process.communicate(timeout=300)
         assert process.returncode == 0, errors
+
+
+def train(out: Path, weights: Path, world: int, *changes: str) -> list[dict]:
+    """What the first of WORLD processes wrote."""
+    launch(out, weights, world, *changes)
     return read_metrics(out / "metrics.jsonl")
 
 
+LABELS = pytest.mark.parametrize("every", [2, 11], ids=["labels in every clip", "processes without labels"])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [2, 5], ids=["labels in every clip", "clips without labels"])
-def test_two_processes_are_one_with_the_double_batch(tmp_path: Path, every: int) -> None:
-    """Losses, batch norms and validation; with labels in every fifth frame a process may have none in its two clips of four frames."""
+@LABELS
+def test_two_processes_have_the_gradients_of_one_with_the_double_batch(tmp_path: Path, every: int) -> None:
+    """And the same batch statistics. With labels in every eleventh frame, a process may have none in its two clips of four frames."""
     weights = weights_file(tmp_path)
-    changes = ("steps=6", f"every={every}", "validate_every=3")
+    for world in (1, 2):
+        launch(tmp_path / f"{world}.pt", weights, world, f"every={every}")
+    one, two = (torch.load(tmp_path / f"{world}.pt", weights_only=True) for world in (1, 2))
+    for name, value in one.items():
+        torch.testing.assert_close(
+            two[name], value, rtol=1e-3, atol=1e-4 * float(value.abs().max()), msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+@pytest.mark.slow
+@LABELS
+def test_two_processes_have_the_losses_of_one_with_the_double_batch(tmp_path: Path, every: int) -> None:
+    """And the same validation. The rate is low: Adam's first steps make of gradients near zero, whose sign is noise, full steps."""
+    weights = weights_file(tmp_path)
+    changes = ("steps=5", f"every={every}", "validate_every=3", "learning_rate=0.00005")
     alone, both = (train(tmp_path / str(world), weights, world, *changes) for world in (1, 2))
-    assert [row["step"] for row in alone] == [row["step"] for row in both] == [1, 2, 3, 3, 4, 5, 6, 6]
+    assert [row["step"] for row in alone] == [row["step"] for row in both] == [1, 2, 3, 3, 4, 5, 5]
     for one, two in zip(alone, both, strict=True):
         assert {name: two[name] for name in TERMS if name in two} == pytest.approx(
-            {name: one[name] for name in TERMS if name in one}, rel=1e-4
+            {name: one[name] for name in TERMS if name in one}, rel=1e-3
         )
         assert two.get("positives") == one.get("positives")
         assert two.get("mAP") == pytest.approx(one.get("mAP"), abs=1e-3)
@@ -58,15 +80,16 @@ def test_two_processes_are_one_with_the_double_batch(tmp_path: Path, every: int)
 def test_two_processes_go_on_from_one(tmp_path: Path) -> None:
     """Elastic: the checkpoint holds the states of all lanes, whoever had them. SIGTERM is what a cluster sends."""
     weights, out = weights_file(tmp_path), tmp_path / "parts"
-    whole = train(tmp_path / "whole", weights, 1, "steps=8")
-    alone = subprocess.Popen([sys.executable, "-m", "tests.training.make", str(out), str(weights), "steps=8"], stderr=subprocess.PIPE)
+    changes = ("steps=8", "learning_rate=0.00005")
+    whole = train(tmp_path / "whole", weights, 1, *changes)
+    alone = subprocess.Popen([sys.executable, "-m", "tests.training.make", str(out), str(weights), *changes], stderr=subprocess.PIPE)
     while not read_metrics(out / "metrics.jsonl") and alone.poll() is None:
         time.sleep(0.02)
     alone.send_signal(signal.SIGTERM)
     alone.communicate(timeout=100)
     assert 0 < len(read_metrics(out / "metrics.jsonl")) < 8
-    parts = train(out, weights, 2, "steps=8")
-    assert [row["total"] for row in parts[:-1]] == pytest.approx([row["total"] for row in whole[:-1]], rel=1e-4)
+    parts = train(out, weights, 2, *changes)
+    assert [row["total"] for row in parts[:-1]] == pytest.approx([row["total"] for row in whole[:-1]], rel=1e-3)
 
 
 def test_alone_without_torchrun_and_srun() -> None:
@@ -93,7 +116,7 @@ def test_the_first_host_of_a_list(nodes: str, host: str) -> None:
 
 
 def test_incomplete_variables_are_named() -> None:
-    with pytest.raises(InputError, match="WORLD_SIZE|RANK|incomplete"):
+    with pytest.raises(InputError, match="incomplete"):
         from_environment({"RANK": "one", "WORLD_SIZE": "2"})
     with pytest.raises(InputError, match="SLURM_PROCID"):
         from_environment({"SLURM_STEP_NUM_TASKS": "2"})
