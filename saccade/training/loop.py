@@ -63,7 +63,7 @@ def fit(training: Dataset, validation: Dataset | None, out: Path, settings: Trai
             )
         torch.set_num_threads(settings.threads_of(processes.local_world))
         detector = build_detector(settings, training).to(processes.device)
-        optimiser = torch.optim.AdamW(detector.parameters(), lr=settings.highest_rate, weight_decay=settings.weight_decay)
+        optimiser = torch.optim.AdamW(detector.parameters(), lr=settings.highest_rate, weight_decay=settings.weight_decay, fused=True)
         run = Run(detector, optimiser, Average(detector) if settings.average else None)
         if processes.world > 1:
             share_batch_norms(detector)

@@ -60,7 +60,7 @@ class TrainingSettings:
     workers: int = 1
     """Processes that read ahead, for each training process."""
     threads: int = 0
-    """Of computation per process on the CPU; 0 = the cores that the workers leave, shared by this machine's processes."""
+    """Of computation per process on the CPU; 0 = the cores, shared by this machine's processes (reading takes little beside computing)."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     validate_every: int = 0
     """Steps between validations; 0 = only at the end."""
@@ -97,7 +97,7 @@ class TrainingSettings:
         return {name: value for name, value in asdict(self).items() if name not in FREE}
 
     def threads_of(self, processes_here: int) -> int:
-        return self.threads or max(1, (os.cpu_count() or 1) // processes_here - (self.workers if self.device != "cuda" else 0))
+        return self.threads or max(1, (os.cpu_count() or 1) // processes_here)
 
 
 def gen1() -> TrainingSettings:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from saccade.config import BackboneConfig, DetectorConfig, MemoryConfig
+from saccade.datasets.lanes import LaneSettings
 from saccade.datasets.recording import Dataset, Sampling
 from saccade.training.settings import TrainingSettings
 from saccade.types import Labels
@@ -48,7 +49,8 @@ class Toy:
 
     @property
     def labels(self) -> Labels:
-        indices = np.arange(self.every, self.count + 1, self.every)
+        indices = np.arange(1, self.count + 1)
+        indices = indices[(indices + 3 * self.seed) % self.every == 0]
         corners = np.array([self.corner(int(index)) for index in indices], np.float32).reshape(-1, 2)
         kinds = np.full(len(indices), self.kind, np.int64)
         still_us = np.where(indices > self.count // 2, 300_000, 0).astype(np.int64)
@@ -121,6 +123,7 @@ def save_gradients(out: Path, settings: TrainingSettings, data: Dataset) -> None
         _, state = learn(detector, first, detector.initial_state(first.frames), settings, processes)
         learn(detector, second, state, settings, processes)
         found = {name: parameter.grad for name, parameter in detector.named_parameters()} | dict(detector.named_buffers())
+        found["labelled"] = torch.cat(processes.gather(second.labelled.any(0)))
         if processes.rank == 0:
             torch.save(found, out)
 
@@ -131,7 +134,8 @@ def main() -> None:
 
     out, weights = Path(sys.argv[1]), sys.argv[2]
     changes: dict[str, Any] = {name: float(value) if "." in value else int(value) for name, value in (a.split("=") for a in sys.argv[3:])}
-    data, settings = toys(every=changes.pop("every", 2)), tiny_settings(model=weights, **changes)
+    data, kind = toys(every=changes.pop("every", 2)), "ordered" if changes.pop("ordered", 0) else "mixed"
+    settings = tiny_settings(model=weights, lanes=LaneSettings(kind=kind), **changes)
     if out.suffix == ".pt":
         save_gradients(out, settings, data)
     else:

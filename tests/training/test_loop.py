@@ -76,15 +76,15 @@ def test_the_same_seed_gives_the_same_losses_with_any_number_of_workers(tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("killed_after", [1, 4, 8])
+@pytest.mark.parametrize("killed_after", [1, 5])
 def test_killed_at_any_step_and_resumed_the_losses_are_those_of_the_whole_run(tmp_path: Path, weights: str, killed_after: int) -> None:
-    fit(toys(), None, tmp_path / "whole", tiny_settings(model=weights, steps=10))
-    process = start(tmp_path / "killed", weights, "steps=10", "checkpoint_every=3")
+    fit(toys(), None, tmp_path / "whole", tiny_settings(model=weights, steps=8))
+    process = start(tmp_path / "killed", weights, "steps=8", "checkpoint_every=3")
     wait_for_step(tmp_path / "killed", killed_after, process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert not (tmp_path / "killed" / "final.safetensors").exists()
-    resumed = start(tmp_path / "killed", weights, "steps=10", "checkpoint_every=3")
+    resumed = start(tmp_path / "killed", weights, "steps=8", "checkpoint_every=3")
     _, errors = resumed.communicate(timeout=300)
     assert resumed.returncode == 0, errors
     assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
