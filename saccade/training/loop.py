@@ -30,7 +30,7 @@ from saccade.training.plot import plot_losses
 from saccade.training.processes import Processes, joined
 from saccade.training.schedule import average_decay, learning_rate
 from saccade.training.settings import TrainingSettings
-from saccade.training.start import build_detector
+from saccade.training.start import build_detector, warn_of_filters
 from saccade.training.stop import Stopped, stop_signals
 from saccade.types import InputError
 
@@ -80,6 +80,7 @@ def fit(training: Dataset, validation: Dataset | None, out: Path, settings: Trai
         binding = {**settings.binding(), "config": asdict(detector.config), "lanes": lanes.fingerprint()}
         _resume(run, load_checkpoint(out, binding), settings, processes)
         if processes.rank == 0:
+            warn_of_filters(training)
             with replacing(out / "settings.json") as temporary:
                 temporary.write_text(json.dumps({**asdict(settings), "config": asdict(detector.config)}, indent=2) + "\n")
         with Loader(

@@ -1,6 +1,7 @@
 """SETTINGS -> DETECTOR to train: a preset with fresh weights, or one that goes on from a weights file."""
 
 import logging
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,3 +34,21 @@ def build_detector(settings: TrainingSettings, dataset: Dataset) -> Detector:
         tensors.update(fresh)
     detector.load_state_dict(tensors)
     return detector.train()
+
+
+def warn_of_filters(dataset: Dataset) -> None:
+    """Say how many boxes the rules of the data set leave out, and what else it noted: nobody misses what silently isn't there."""
+    for note in dataset.notes:
+        log.warning("%s, %s: %s", dataset.name, dataset.split, note)
+    dropped: Counter[str] = Counter()
+    kept = 0
+    for recording in dataset.recordings:
+        truth = getattr(recording, "truth", None)
+        if truth is not None:
+            dropped.update(truth.dropped)
+            kept += len(truth.labels)
+    if dropped.total():
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items() if count)
+        log.warning("%s, %s: of %d boxes the rules leave out %s", dataset.name, dataset.split, kept + dropped.total(), reasons)
+    if dataset.recordings and not kept and dropped.total():
+        raise InputError(f"{dataset.name}, {dataset.split}: the rules leave no box; `saccade check` shows the labels")

@@ -6,18 +6,21 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from saccade.datasets.recording import Dataset
 from saccade.model.weights import load_detector, read_weights, save_detector
 from saccade.training.log import read_metrics
 from saccade.training.loop import fit
+from saccade.training.start import warn_of_filters
 from saccade.training.stop import Stopped
 from saccade.types import InputError
-from tests.training.make import tiny_settings, toys, weights_file
+from tests.training.make import Toy, tiny_settings, toys, weights_file
 
 
 @pytest.fixture(scope="module")
@@ -186,3 +189,20 @@ def test_weights_with_nan_never_start(tmp_path: Path, weights: str) -> None:
     save_detector(detector, tmp_path / "bad.safetensors")
     with pytest.raises(InputError, match="NaN"):
         fit(toys(), None, tmp_path / "out", tiny_settings(model=str(tmp_path / "bad.safetensors")))
+
+
+def test_boxes_that_the_rules_leave_out_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """The reasons of all recordings are added up; a data set without boxes isn't trained on."""
+
+    @dataclass(frozen=True)
+    class Ruled(Toy):
+        truth: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(labels=[1, 2], dropped={"too small": 3, "too wide": 0}))
+
+    data = Dataset("toys", "train", ("bright", "dark"), [Ruled(0), Ruled(1)], ("one.dat has no labels",))
+    warn_of_filters(data)
+    assert [record.getMessage() for record in caplog.records] == [
+        "toys, train: one.dat has no labels",
+        "toys, train: of 10 boxes the rules leave out 6 too small",
+    ]
+    with pytest.raises(InputError, match="the rules leave no box"):
+        warn_of_filters(replace(data, recordings=[Ruled(0, truth=SimpleNamespace(labels=[], dropped={"too small": 3}))]))
