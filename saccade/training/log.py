@@ -61,7 +61,8 @@ class Log:
         log.warning("step %d: %s", step, said)
 
     def _write(self, kind: str, step: int, values: dict[str, Any]) -> None:
-        self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+        known = {name: None if value != value else value for name, value in values.items()}  # JSON has no NaN
+        self._file.write(json.dumps({"kind": kind, "step": step, **known}) + "\n")
         self._file.flush()
         numbers = {f"{kind}/{name}": value for name, value in values.items() if isinstance(value, int | float)}
         if self._tensorboard is not None:

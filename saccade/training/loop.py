@@ -106,6 +106,9 @@ def _loop(
 ) -> Scores | None:
     first = processes.rank == 0
     scores = None
+    if run.step == settings.steps and (out / "final.safetensors").exists():
+        log.warning("%s: finished already, after step %d; give another folder for a new training", out, run.step)
+        return None
     with stop_signals() as asked, Log(out, settings, run.step) if first else nullcontext() as said:
         while run.step < settings.steps:
             started = time.perf_counter()

@@ -25,6 +25,7 @@ def plot_losses(metrics: Path, path: Path) -> None:
             steps, values = np.array(points).T
             axes.plot(steps, _smooth(values), label=term, linewidth=2 if term == "total" else 1)
     axes.set(xlabel="step", ylabel="loss per positive, smoothed", ylim=(0, None))
+    validation = [row for row in validation if row["mAP"] is not None]
     if validation:
         right = axes.twinx()
         right.plot([row["step"] for row in validation], [row["mAP"] for row in validation], "k.--", label="mAP")

@@ -26,7 +26,13 @@ class TrainingSettings:
     """What decides how the weights become what they become, and how often to look at them."""
 
     model: str = "s5-vit-nano"
-    """Preset of a detector, or a weights file to start from."""
+    """Preset of a detector, or a weights file to start from (which keeps its own split, halved and histogram)."""
+    split: int = 1
+    """Attention windows per 32 x 32 pixels and axis: 2 for 1 Mpx."""
+    halved: Literal["no", "events", "published"] = "no"
+    """How the frames of the data set were halved, for whoever runs the detector on events."""
+    histogram: Literal["exact", "published"] = "exact"
+    """How events are counted; published for frames that the published code prepared."""
     steps: int = 600
     """Steps of the optimiser."""
     batch: int = 8
@@ -72,7 +78,7 @@ class TrainingSettings:
     """Beside metrics.jsonl, which is always written."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "length", "accumulation", "checkpoint_every"):
+        for name in ("split", "steps", "batch", "length", "accumulation", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise InputError(f"training: {name}={getattr(self, name)} must be at least 1")
         limits = ("weight_decay", "gradient_clip", "h2_weight", "h2_omega_min", "seed", "workers", "threads")
@@ -107,7 +113,17 @@ def gen1() -> TrainingSettings:
 
 def one_mpx() -> TrainingSettings:
     """1 Mpx: 12 clips of 10 frames on each of two GPUs. 2e-4 scaled to 24 clips is the paper's 3.5e-4, to 12 its code's 2.45e-4."""
-    return TrainingSettings(model="s5-vit-b", steps=400_000, batch=24, length=10, workers=8, validate_every=10_000, checkpoint_every=1000)
+    return TrainingSettings(
+        model="s5-vit-b",
+        split=2,
+        halved="events",
+        steps=400_000,
+        batch=24,
+        length=10,
+        workers=8,
+        validate_every=10_000,
+        checkpoint_every=1000,
+    )
 
 
 def synthetic() -> TrainingSettings:

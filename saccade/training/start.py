@@ -22,7 +22,10 @@ def build_detector(settings: TrainingSettings, dataset: Dataset) -> Detector:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         if settings.model in presets:
-            return Detector(replace(presets[settings.model](), classes=tuple(dataset.classes))).train()
+            config = presets[settings.model]()
+            backbone = replace(config.backbone, split=settings.split)
+            classes, halved, histogram = tuple(dataset.classes), settings.halved, settings.histogram
+            return Detector(replace(config, backbone=backbone, classes=classes, halved=halved, histogram=histogram)).train()
         if not Path(settings.model).exists():
             raise InputError(f"training: model={settings.model!r} is neither a weights file nor one of {', '.join(presets)}")
         weights = read_weights(settings.model)

@@ -125,7 +125,9 @@ def test_other_settings_are_not_resumed(tmp_path: Path, weights: str) -> None:
         fit(toys(), None, tmp_path, replace(settings, learning_rate=4e-3))
     with pytest.raises(InputError, match="lanes: there"):
         fit(toys(recordings=5), None, tmp_path, settings)
+    before = (tmp_path / "final.safetensors").stat().st_mtime_ns
     fit(toys(), None, tmp_path, replace(settings, workers=1, checkpoint_every=7))  # finished: nothing left to do
+    assert (tmp_path / "final.safetensors").stat().st_mtime_ns == before
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path: Path, weights: str) -> None:
@@ -175,6 +177,12 @@ def test_it_starts_from_weights_of_other_classes(tmp_path: Path, weights: str) -
     assert new.config.classes == ("bright", "dark", "grey")
     changed = {name for name, value in new.tensors.items() if value.shape != old[name].shape}
     assert changed == {f"head.scales.{scale}.classes.{part}" for scale in range(3) for part in ("weight", "bias")}
+
+
+def test_a_missing_logger_is_named_with_its_extra(tmp_path: Path, weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(InputError, match=r"saccade\[wandb\]"):
+        fit(toys(), None, tmp_path, tiny_settings(model=weights, log=("wandb",)))
 
 
 def test_an_unknown_model_is_refused_with_the_presets(tmp_path: Path) -> None:
