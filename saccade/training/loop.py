@@ -112,7 +112,10 @@ def _loop(
     with stop_signals() as asked, Log(out, settings, run.step) if first else nullcontext() as said:
         while run.step < settings.steps:
             started = time.perf_counter()
-            batch = next(batches).to(processes.device)
+            try:
+                batch = next(batches).to(processes.device)
+            except RuntimeError as error:  # what torch's loader raises when a worker dies
+                raise _reader_lost(error, run, bool(asked), out, settings, processes, binding) from error
             learned = _step(run, batch, settings, processes, bool(asked), out)
             if said is not None:
                 said.step(run.step, _values(run, learned, batch, settings, processes, time.perf_counter() - started))
@@ -127,6 +130,22 @@ def _loop(
         save_detector(run.result, out / "final.safetensors", training=_notes(run, settings, scores))
         plot_losses(out / METRICS, out / "loss.png")
     return scores
+
+
+def _reader_lost(
+    error: RuntimeError, run: Run, asked: bool, out: Path, settings: TrainingSettings, processes: Processes, binding: dict[str, Any]
+) -> BaseException:
+    """Clusters that stop a job signal the workers, too; otherwise it was probably the end of the memory."""
+    if "worker" not in str(error):
+        return error
+    if processes.world == 1 and run.step:  # several can't agree on a checkpoint any more
+        _save(run, out, processes, binding)
+    if asked:
+        return Stopped(f"stopped after step {run.step} of {settings.steps}; the same command goes on")
+    return InputError(
+        f"training: a process that reads ahead ended after step {run.step} ({error}); is there enough memory? "
+        "Try fewer workers or a smaller batch; the same command goes on from the last checkpoint"
+    )
 
 
 def _step(run: Run, batch: Batch, settings: TrainingSettings, processes: Processes, stop: bool, out: Path) -> Learned:

@@ -1,6 +1,7 @@
 """A training learns, is the same twice, and goes on after a kill as if nothing had happened."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import torch
 
 from saccade.datasets.recording import Dataset
 from saccade.model.weights import load_detector, read_weights, save_detector
-from saccade.training.log import read_metrics
+from saccade.training.log import Log, read_metrics
 from saccade.training.loop import fit
 from saccade.training.start import warn_of_filters
 from saccade.training.stop import Stopped
@@ -107,8 +108,6 @@ def test_asked_to_stop_it_finishes_the_step_and_goes_on_later(tmp_path: Path, we
             asked.append(os.kill(os.getpid(), signal.SIGTERM))
         original(self, step, values)
 
-    from saccade.training.log import Log
-
     original = Log.step
     monkeypatch.setattr(Log, "step", ask)
     with pytest.raises(Stopped, match="after step 4 of 6"):
@@ -116,6 +115,30 @@ def test_asked_to_stop_it_finishes_the_step_and_goes_on_later(tmp_path: Path, we
     assert signal.getsignal(signal.SIGTERM) is before
     fit(toy, None, tmp_path / "parts", settings)
     assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(("asked", "error"), [(False, InputError), (True, Stopped)])
+def test_a_lost_reader_ends_in_a_checkpoint(
+    tmp_path: Path, weights: str, monkeypatch: pytest.MonkeyPatch, asked: bool, error: type[BaseException]
+) -> None:
+    """A cluster signals every process of a job: the workers die, the training still saves what it has."""
+    original = Log.step
+
+    def kill_workers(self: Log, step: int, values: dict) -> None:
+        original(self, step, values)
+        if step == 3:
+            if asked:
+                os.kill(os.getpid(), signal.SIGTERM)
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+                worker.join()
+
+    settings = tiny_settings(model=weights, steps=30, workers=1, checkpoint_every=100)
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "step", kill_workers)
+        with pytest.raises(error, match=r"after step \d"):
+            fit(toys(), None, tmp_path, settings)
+    assert torch.load(tmp_path / "last.pt", weights_only=True)["step"] >= 3
 
 
 def test_other_settings_are_not_resumed(tmp_path: Path, weights: str) -> None:
