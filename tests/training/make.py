@@ -117,7 +117,7 @@ def save_gradients(out: Path, settings: TrainingSettings, data: Dataset) -> None
         detector = build_detector(settings, data)
         if processes.world > 1:
             share_batch_norms(detector)
-        share = {"batch": settings.batch // processes.world, "rank": processes.rank, "world": processes.world}
+        share = {"seed": settings.seed, "batch": settings.batch // processes.world, "rank": processes.rank, "world": processes.world}
         batches = iter(Loader(data, sampling_of(detector.config), settings.lanes, **share, length=settings.length, workers=0))
         first, second = next(batches), next(batches)
         _, state = learn(detector, first, detector.initial_state(first.frames), settings, processes)
