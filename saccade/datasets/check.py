@@ -30,7 +30,7 @@ class RecordingReport:
     dropped: Counter = field(default_factory=Counter)  # boxes, by the rule
     duplicates: int = 0  # boxes equal to another to the last digit
     outside: int = 0  # labelled instants that no event of the recording is near
-    unmatched: int = 0  # labelled instants inside the recording that get no frame
+    unmatched: int = 0  # labelled instants inside the recording that get no frame: another instant is nearer, or none ends near enough
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,14 @@ class DatasetReport:
         whole = [recording for recording in self.recordings if recording.boxes]
         boxes = np.sum([recording.boxes for recording in whole], axis=0) if whole else np.zeros(len(self.classes), np.int64)
         instants, frames = sum(r.instants for r in whole), sum(r.frames for r in whole)
+        lost = sum(recording.unmatched + recording.outside for recording in whole)
         dropped = sum((recording.dropped for recording in whole), Counter())
         seconds = sum(recording.duration_us for recording in whole) / 1e6
         lines = [
             ("data set", f"{self.name}, split {self.split}"),
             ("recordings", f"{len(self.recordings):,}, {seconds / 3600:.2f} h, {len(self.recordings) - len(whole):,} broken"),
-            ("frames", f"{frames:,} at {self.sampling.rate_hz:g} Hz, {instants:,} of them labelled"),
+            ("frames", f"{frames:,} at {self.sampling.rate_hz:g} Hz"),
+            ("labelled", f"{instants:,} instants, {lost:,} of them get no frame"),
             ("boxes", ", ".join(f"{n:,} {name}" for name, n in zip(self.classes, boxes.tolist(), strict=True))),
             ("dropped", ", ".join(f"{n:,} {reason}" for reason, n in dropped.items() if n) or "none"),
         ]

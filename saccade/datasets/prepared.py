@@ -44,7 +44,11 @@ class PreparedFrames:
 
     @cached_property
     def _ends_us(self) -> Ends:
-        return load_arrays(self.path.with_suffix(".npz"))["ends_us"]
+        path = self.path.with_suffix(".npz")
+        arrays = load_arrays(path)
+        if "ends_us" not in arrays:
+            raise InputError(f"{path}: not written by prepare; delete it and prepare again")
+        return arrays["ends_us"]
 
     @property
     def width(self) -> int:

@@ -79,7 +79,7 @@ def test_an_interrupted_preparation_goes_on(tmp_path: Path) -> None:
 def test_other_settings_are_refused(tmp_path: Path) -> None:
     raw = open_dataset(gen1_folder(tmp_path / "raw"))
     prepare(raw, tmp_path / "out", SMALL, processes=1)
-    with pytest.raises(InputError, match="other settings.*sampling"):
+    with pytest.raises(InputError, match=r"other settings.*sampling"):
         prepare(raw, tmp_path / "out", Sampling(rate_hz=40, bins=2), processes=1)
     with pytest.raises(InputError, match="other settings"):
         prepare(raw, tmp_path / "out", SMALL, what="events", processes=1)
