@@ -1,5 +1,6 @@
 """`*_td.dat` + `*_bbox.npy` -> DATA SET: Gen1, 1 Mpx and eTraM straight from the events, at any rate."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,19 +38,31 @@ FAMILIES = {
 
 def recognise(chosen: Selection) -> str | None:
     """Which family a folder holds: DAT files are Gen1's or 1 Mpx's, by the sensor in their header; others of 1280 x 720 are eTraM's."""
-    pair = next(((label, events) for label in chosen.files(f"*{LABELS}") if (events := events_of(label))), None)
-    if pair is None:
+    path, size = _first_sensor(events for label in chosen.files(f"*{LABELS}") if (events := events_of(label)))
+    if path is None:
         return None
-    with open_events(pair[1]) as reader:
-        size = reader.width, reader.height
-    dat = ".dat" in pair[1].name
+    dat = ".dat" in path.name
     found = next((kind for kind, family in FAMILIES.items() if family.sensor == size and (kind == "etram") != dat), None)
     if found is None:
         raise InputError(
-            f"{pair[1]}: a sensor of {size[0]} x {size[1]} is none of Gen1 (304 x 240), 1 Mpx, eTraM (1280 x 720); "
+            f"{path}: a sensor of {size[0]} x {size[1]} is none of Gen1 (304 x 240), 1 Mpx, eTraM (1280 x 720); "
             "for recordings of your own, name each label file NAME.csv (see kind='folder')"
         )
     return found
+
+
+def _first_sensor(paths: Iterable[Path]) -> tuple[Path | None, tuple[int, int]]:
+    """The first recording that can be opened, and its sensor. Broken ones are reported when they are used."""
+    broken = None
+    for path in paths:
+        try:
+            with open_events(path) as reader:
+                return path, (reader.width, reader.height)
+        except InputError as error:
+            broken = broken or error
+    if broken:
+        raise broken
+    return None, (0, 0)
 
 
 def events_of(label: Path) -> Path | None:
@@ -77,15 +90,9 @@ def open_family(chosen: Selection, kind: str, own_rules: LabelRules | None = Non
         notes.append(f"{ignored} recordings left out as the field does: the rules leave no label in them")
     unlabelled = [path for path in chosen.files("*_td.dat") if not path.with_name(path.name.replace("_td.dat", LABELS)).is_file()]
     notes += [f"{path}: has no labels beside it; expected {path.name.replace('_td.dat', LABELS)}" for path in unlabelled]
-    _check_sensor(recordings[:1], kind, family)
+    if recordings:
+        path, (width, height) = _first_sensor([recording.path for recording in recordings])
+        if (width, height) != family.sensor:
+            expected = f"{family.sensor[0]} x {family.sensor[1]}"
+            raise InputError(f"{path}: states a sensor of {width} x {height}, {kind} has {expected}; give the kind that it is")
     return Dataset(kind, chosen.split, used.classes, tuple(recordings), tuple(notes))
-
-
-def _check_sensor(first: list[EventRecording], kind: str, family: Family) -> None:
-    for recording in first:
-        with open_events(recording.path) as reader:
-            if (reader.width, reader.height) != family.sensor:
-                raise InputError(
-                    f"{recording.path}: states a sensor of {reader.width} x {reader.height}, {kind} has "
-                    f"{family.sensor[0]} x {family.sensor[1]}; give the kind that it is"
-                )

@@ -1,12 +1,15 @@
 """LABEL FILE -> COLUMNS: structured arrays in any order of fields (Gen1, 1 Mpx, eTraM, DSEC-Det, RVT), checked, before any rule."""
 
+import struct
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 from saccade.events.files import check_readable
 from saccade.types import Ids, InputError, Scores, Times
@@ -23,7 +26,11 @@ FIELDS = (
     ("class_id", ("class_id",), True),
     ("track_id", ("track_id",), False),
 )
-BROKEN = (OSError, ValueError, EOFError, SyntaxError, TypeError, KeyError, MemoryError, OverflowError, RecursionError, zipfile.BadZipFile)
+# What numpy and zipfile raise on damaged files.
+BROKEN = (
+    OSError, ValueError, EOFError, SyntaxError, TypeError, KeyError, MemoryError, OverflowError, RecursionError, NotImplementedError,
+    RuntimeError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 LATEST_US = 1 << 62
 
 
@@ -35,7 +42,7 @@ class RawLabels:
     boxes: Corners
     classes: Ids
     tracks: Ids  # -1 where nobody knows
-    instants_us: Times  # every labelled instant once, those without objects too
+    instants_us: Int64[np.ndarray, "m"]  # every labelled instant once, those without objects too
     still_us: Times | None = None
     visible: Scores | None = None
 

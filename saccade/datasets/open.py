@@ -16,7 +16,7 @@ EXPECTED = """expected one of
   gen1, 1mpx, etram: NAME_td.dat (etram: NAME_td.h5) + NAME_bbox.npy
   rvt: NAME/labels_v2/labels.npz + NAME/event_representations_v2/stacked_histogram_dt=50_nbins=10/event_representations.h5
   dsec: NAME/events/left/events.h5 + NAME/object_detections/left/tracks.npy, or both in NAME
-  synthetic: dataset.json and NAME.h5 + NAME.npz, as `saccade simulate` writes them
+  synthetic: dataset.json and NAME.h5 + NAME_labels.npz, as `saccade simulate` writes them
   folder: any recordings NAME.* + NAME.csv, or one COCO .json
 each in subfolders train, val, test, or listed in splits.json"""
 

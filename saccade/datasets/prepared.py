@@ -44,7 +44,11 @@ class PreparedFrames:
 
     @cached_property
     def _ends_us(self) -> Ends:
-        return load_arrays(self.path.with_suffix(".npz"))["ends_us"]
+        path = self.path.with_suffix(".npz")
+        arrays = load_arrays(path)
+        if "ends_us" not in arrays:
+            raise InputError(f"{path}: not written by prepare; delete it and prepare again")
+        return arrays["ends_us"]
 
     @property
     def width(self) -> int:
@@ -94,7 +98,7 @@ def load_truth(path: Path, width: int = 0, height: int = 0, scale: float = 1.0) 
     """What `save_truth` wrote; the boxes are already in pixels of the frames, so the sensor plays no role."""
     arrays = load_arrays(path)
     try:
-        labels = Labels(**{name: arrays.get(name) if name in COLUMNS[4:] else arrays[name] for name in COLUMNS})
+        labels = Labels(**{name: arrays[name] for name in COLUMNS if name in arrays or name in COLUMNS[:4]})
         origin_us, numerator, denominator = arrays["clock"].tolist()
         dropped = json.loads(str(arrays["dropped"]))
         duplicates = dropped.pop("duplicates")

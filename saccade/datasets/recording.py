@@ -10,10 +10,12 @@ import numpy as np
 from jaxtyping import Bool, Int64, UInt8
 
 from saccade.representation.windows import WIDEST, Grid
-from saccade.types import InputError, Labels, Times
+from saccade.types import InputError, Labels
 
 Ends = Int64[np.ndarray, "n"]  # of windows, in microseconds of the recording's clock
+Instants = Int64[np.ndarray, "m"]  # that were labelled
 Clip = UInt8[np.ndarray, "n channels height width"]
+MEMBERS = ("name", "width", "height", "labels", "ends_us", "frames", "labels_at")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +43,15 @@ class Sampling:
         return 1_000_000 / Fraction(self.rate_hz).limit_denominator(1_000_000)
 
 
+class _Structural(type(Protocol)):  # type: ignore[misc]
+    """`isinstance` by the names of the members: Python 3.11's own check would read every property, and so open files."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return all(hasattr(type(instance), name) or name in getattr(instance, "__dict__", ()) for name in MEMBERS)
+
+
 @runtime_checkable
-class LabelledRecording(Protocol):
+class LabelledRecording(Protocol, metaclass=_Structural):
     """One recording with labels. Cheap to construct and to pickle: files are opened when they are needed, in the process that needs them.
 
     The grid of window ends begins at the recording's first labelled instant (or at 0 without one) and is continued in both directions,
@@ -98,7 +107,7 @@ class Match:
     unused: Bool[np.ndarray, "m"]  # for every instant: no frame gets it, because none ends near enough or another instant is nearer
 
 
-def match(instants_us: Times, ends_us: Ends, tolerance_us: float) -> Match:
+def match(instants_us: Instants, ends_us: Ends, tolerance_us: float) -> Match:
     """The rule of `labels_at` for many ends at once; both times in increasing order. Every instant is used once or counted as unused."""
     tolerance_us = floor(tolerance_us)  # whole, so that half a step that isn't can't let two ends share an instant
     if len(ends_us) > 1 and tolerance_us * 2 > np.diff(ends_us).min():

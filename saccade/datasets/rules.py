@@ -9,7 +9,7 @@ import numpy as np
 
 from saccade.config import GEN1_CLASSES, ONE_MPX_CLASSES
 from saccade.datasets.labels import RawLabels
-from saccade.datasets.recording import ends_between, match
+from saccade.datasets.recording import Instants, ends_between, match
 from saccade.representation.windows import Grid
 from saccade.types import InputError, Labels, Times
 
@@ -90,7 +90,7 @@ class Truth:
     """The labels of a recording that count, in pixels of its frames."""
 
     labels: Labels
-    instants_us: Times  # labelled, those without objects too
+    instants_us: Instants  # labelled, those without objects too
     clock: Clock
     dropped: Mapping[str, int] = field(default_factory=dict)  # boxes, by the reason
     duplicates: int = 0  # boxes of the file that repeat another to the last digit; they are kept, as everyone does
@@ -141,7 +141,7 @@ def _ruled(read: Callable[[], RawLabels], rules: LabelRules, width: int, height:
     return apply_rules(read(), rules, width, height, scale)
 
 
-def _thinned(instants_us: Times, clock: Clock, rate_hz: float | None) -> Times:
+def _thinned(instants_us: Times, clock: Clock, rate_hz: float | None) -> Instants:
     """The instants nearest to a grid of RATE_HZ from the first one on, at most one for each of its ends."""
     if rate_hz is None or len(instants_us) < 2:
         return instants_us

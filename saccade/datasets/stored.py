@@ -7,6 +7,7 @@ from pathlib import Path
 import h5py
 import hdf5plugin  # makes blosc known to HDF5
 import numpy as np
+from jaxtyping import Int64
 
 from saccade.datasets.recording import Clip, Ends
 from saccade.events.files import check_readable
@@ -44,7 +45,7 @@ def read_frames(path: Path, first: int, last: int) -> Clip:
         return file["data"][first:last]
 
 
-def place(ends_us: Ends, stored_us: Ends, where: str) -> int:
+def place(ends_us: Ends, stored_us: Int64[np.ndarray, "stored"], where: str) -> int:
     """Number of the first asked end among the stored ones; InputError unless the asked ones follow each other there."""
     first = int(np.searchsorted(stored_us, ends_us[0])) if len(ends_us) else 0
     if not np.array_equal(stored_us[first : first + len(ends_us)], ends_us):

@@ -1,4 +1,4 @@
-"""SIMULATED RECORDINGS -> DATA SET: NAME.h5 with the exact boxes in NAME.npz, 200 times a second."""
+"""SIMULATED RECORDINGS -> DATA SET: NAME.h5 with the exact boxes in NAME_labels.npz, 200 times a second."""
 
 import json
 from functools import partial
@@ -11,15 +11,16 @@ from saccade.datasets.raw_events import EventRecording, Halve
 from saccade.datasets.recording import Dataset
 from saccade.datasets.rules import LabelRules, ruled
 from saccade.datasets.splits import Selection
-from saccade.events.open import open_events
 from saccade.types import InputError
 
-PERIOD_US = 5000  # of the labels, unless the npz lists its instants
-ENDINGS = (".npz", "_labels.npz", ".labels.npz")
+FORMAT = "saccade simulated"  # in dataset.json
+LABELS = "_labels.npz"
+COLUMNS = ("t", "boxes", "classes", "tracks", "still_us", "visible")
 
 
 def recognise(root: Path) -> str | None:
-    return "synthetic" if description(root) else None
+    path = description(root)
+    return "synthetic" if path and FORMAT in path.read_text(errors="replace") else None
 
 
 def description(root: Path) -> Path | None:
@@ -38,11 +39,11 @@ def open_synthetic(root: Path, chosen: Selection, own_rules: LabelRules | None =
         name = chosen.name_of(events, ".h5")
         if not chosen.has(name):
             continue
-        truth = next((found for ending in ENDINGS if (found := events.with_name(events.stem + ending)).is_file()), None)
-        if truth is None:
-            notes.append(f"{events}: has no labels beside it; expected {events.stem}.npz")
+        truth = events.with_name(events.stem + LABELS)
+        if truth.is_file():
+            recordings.append(EventRecording(name, events, ruled(partial(read_truth, truth), rules), halve=halve or "no"))
         else:
-            recordings.append(EventRecording(name, events, ruled(partial(read_truth, truth, events), rules), halve=halve or "no"))
+            notes.append(f"{events}: has no labels beside it; expected {truth.name}")
     return Dataset("synthetic", chosen.split, rules.classes, tuple(recordings), tuple(notes))
 
 
@@ -56,26 +57,17 @@ def read_classes(path: Path) -> tuple[str, ...]:
     return tuple(classes)
 
 
-def read_truth(path: Path, events: Path) -> RawLabels:
-    """Columns t, boxes, classes, tracks and, where known, still_us and visible. An instant without rows has no objects in sight."""
+def read_truth(path: Path) -> RawLabels:
+    """One row per object and instant; `times_us` lists all instants, those without objects too."""
     arrays = load_arrays(path)
-    missing = [name for name in ("t", "boxes", "classes", "tracks") if name not in arrays]
+    missing = [name for name in ("times_us", *COLUMNS) if name not in arrays]
     if missing:
-        raise InputError(f"{path}: no array {', '.join(missing)}, only {', '.join(arrays)}; expected t, boxes (n, 4), classes, tracks")
-    t, boxes = arrays["t"].astype(np.int64), arrays["boxes"].astype(np.float64)
-    columns = {name: arrays[name] for name in ("classes", "tracks", "still_us", "visible") if name in arrays}
-    if boxes.shape != (len(t), 4) or any(column.shape != t.shape for column in columns.values()) or not np.isfinite(boxes).all():
-        raise InputError(f"{path}: {len(t)} times, boxes {boxes.shape}; expected one finite row of four per time; simulate it again")
-    if "instants_us" in arrays:
-        instants = arrays["instants_us"].astype(np.int64)
-    else:
-        with open_events(events) as reader:
-            last_us = max(reader.end_us - 1, int(t.max()) if len(t) else 0)
-        instants = np.arange(0, last_us + 1, PERIOD_US)
+        raise InputError(f"{path}: no array {', '.join(missing)}, only {', '.join(arrays)}; simulate it again")
+    t, boxes, classes, tracks, still_us, visible = (arrays[name] for name in COLUMNS)
+    whole = all(column.shape == t.shape == (len(boxes),) for column in (classes, tracks, still_us, visible))
+    if not whole or boxes.shape != (len(t), 4) or not np.isfinite(boxes).all():
+        raise InputError(f"{path}: {len(t)} times, boxes {boxes.shape}; expected columns of one length and finite boxes; simulate it again")
     order = np.argsort(t, kind="stable")
-    still, visible = columns.get("still_us"), columns.get("visible")
-    return RawLabels(
-        t[order], boxes[order], columns["classes"].astype(np.int64)[order], columns["tracks"].astype(np.int64)[order],
-        np.unique(np.concatenate((t, instants))),
-        None if still is None else still.astype(np.int64)[order], None if visible is None else visible.astype(np.float32)[order],
-    )  # fmt: skip
+    t, classes, tracks, still_us = (column.astype(np.int64)[order] for column in (t, classes, tracks, still_us))
+    instants = np.unique(np.concatenate((t, arrays["times_us"].astype(np.int64))))
+    return RawLabels(t, boxes.astype(np.float64)[order], classes, tracks, instants, still_us, visible.astype(np.float32)[order])
