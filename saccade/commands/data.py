@@ -1,0 +1,138 @@
+"""DATA SET -> what is in it, and a cache of it: `saccade check | prepare`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import tyro
+from tqdm import tqdm
+
+from saccade.datasets.check import check_dataset, shared_recordings
+from saccade.datasets.open import Kind, open_dataset
+from saccade.datasets.prepare import prepare as prepare_dataset
+from saccade.datasets.recording import Dataset, Sampling
+from saccade.datasets.splits import FOLDERS
+from saccade.types import InputError
+from saccade.viewer.boxes import BoxedFrame, write_boxed_sheet
+
+Folder = Annotated[
+    Path,
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="DATASET", help="Folder of Gen1, 1 Mpx, RVT's tree, DSEC, ..., or of your own."),
+]
+OutFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="Folder to write.")]
+Split = Literal["train", "val", "test", "all"]
+
+PICTURES = 6
+
+
+def check(
+    dataset: Folder,
+    *,
+    split: Split | None = None,
+    kind: Kind | None = None,
+    rate_hz: float = 20.0,
+    histogram: Literal["exact", "published"] = "exact",
+    deep: bool = False,
+    out: Path | None = None,
+) -> None:
+    """Walk DATASET and print what it holds and what is wrong with it: broken files, labels outside recordings, duplicates.
+
+    Args:
+        split: Only this one, instead of all that are there.
+        kind: What the data set is, where its content doesn't tell.
+        rate_hz: Frames per second that the labels are matched with.
+        histogram: An RVT tree has published ones.
+        deep: Decode every event, too; takes as long as reading all of it.
+        out: Write a picture of labelled frames with their boxes, a .png; with several splits, one for each (OUT_train.png).
+    """
+    if out is not None and out.suffix.lower() != ".png":
+        raise InputError(f"{out}: unknown suffix {out.suffix!r}; expected .png")
+    sampling = Sampling(rate_hz=rate_hz, histogram=histogram)
+    datasets = [open_dataset(dataset, split, kind)] if split else _all_splits(dataset, kind)
+    problems = 0
+    for one in datasets:
+        with tqdm(total=len(one.recordings), desc=f"checking {one.split}", unit=" recordings", leave=False, disable=None) as bar:
+            report = check_dataset(one, sampling, deep=deep, progress=lambda name, bar=bar: bar.update())  # type: ignore[misc]
+        problems += len(report.problems)
+        print(report.text())
+        if out is not None:
+            path = out if len(datasets) == 1 else out.with_stem(f"{out.stem}_{one.split}")
+            drawn = samples(one, sampling)
+            write_boxed_sheet(path, drawn, one.classes, f"{one.name}, {one.split}, {rate_hz:g} Hz")
+            print(f"{'picture':12}{path}, {len(drawn)} frames")
+        print()
+    shared = shared_recordings(datasets)
+    for line in shared:
+        print(f"problem: {line}")
+    print("no problems" if not problems + len(shared) else f"{problems + len(shared):,} problems")
+
+
+def prepare(
+    dataset: Folder,
+    out: OutFolder,
+    *,
+    what: Literal["frames", "events"] = "frames",
+    split: Split | None = None,
+    kind: Kind | None = None,
+    rate_hz: float = 20.0,
+    window_ms: float = 50.0,
+    windows: Literal["sliding", "disjoint"] = "sliding",
+    bins: int = 10,
+    histogram: Literal["exact", "published"] = "exact",
+    processes: int | None = None,
+) -> None:
+    """Write frames of DATASET, or its events in a compact format, to OUT, which then is a data set itself. Interrupted, it goes on.
+
+    Args:
+        what: Frames serve one rate, events any. DAT files are as quick to read as either: prepare what is slow to decode.
+        split: Only this one, instead of all that are there.
+        kind: What the data set is, where its content doesn't tell.
+        rate_hz: Frames per second of event time.
+        window_ms: Length of a sliding window.
+        windows: Sliding windows keep their length at any rate, disjoint ones are as long as the step.
+        bins: Time bins of a window.
+        histogram: Published: bins from the first to the last event, as published weights expect.
+        processes: How many work at once; all cores if not given.
+    """
+    sampling = Sampling(rate_hz=rate_hz, kind=windows, window_us=round(window_ms * 1000), bins=bins, histogram=histogram)
+    failed = 0
+    for one in [open_dataset(dataset, split, kind)] if split else _all_splits(dataset, kind):
+        with tqdm(total=len(one.recordings), desc=f"preparing {one.split}", unit=" recordings", leave=False, disable=None) as bar:
+            broken = prepare_dataset(one, out, sampling, what=what, processes=processes, progress=lambda name, bar=bar: bar.update())  # type: ignore[misc]
+        for line in broken:
+            print(f"left out: {line}")
+        failed += len(broken)
+        size = sum(path.stat().st_size for path in (out / one.split).rglob("*") if path.is_file())
+        print(f"{out / one.split}: {len(one.recordings) - len(broken):,} recordings, {size / 1e6:,.1f} MB")
+    if failed:
+        raise InputError(f"{dataset}: {failed} recordings couldn't be prepared; mend or remove them and run the same command again")
+
+
+def samples(dataset: Dataset, sampling: Sampling, number: int = PICTURES) -> list[BoxedFrame]:
+    """Labelled frames from all over the data set, those with boxes first; broken recordings are passed over."""
+    chosen: list[BoxedFrame] = []
+    for i in dict.fromkeys(np.linspace(0, len(dataset.recordings) - 1, 4 * number).round().astype(int).tolist()):
+        recording = dataset.recordings[i]
+        wanted = -(-(number - len(chosen)) // max(len(dataset.recordings) - i, 1))
+        try:
+            ends_us = recording.ends_us(sampling)
+            times = np.unique(recording.labels.t)
+            for time_us in times[np.linspace(0, len(times) - 1, min(wanted, len(times))).round().astype(int)] if len(times) else ():
+                place = int(np.abs(ends_us - time_us).argmin())
+                labels = recording.labels_at(int(ends_us[place]), float(sampling.step_us) / 2)
+                if labels is not None and len(chosen) < number:
+                    data = recording.frames(ends_us[place : place + 1], sampling)[0]
+                    title = f"{recording.name}, {ends_us[place] / 1e6:.3f} s"
+                    chosen.append(BoxedFrame(title, data, labels.boxes, labels.classes))
+        except InputError:
+            continue
+    return chosen
+
+
+def _all_splits(root: Path, kind: Kind | None) -> list[Dataset]:
+    """Every split that is there; one that the folder itself is, or all of it if it has none."""
+    found = [split for split, names in FOLDERS.items() if any((root / name).is_dir() for name in names) or root.name in names]
+    if not found and (root / "splits.json").is_file():
+        found = list(FOLDERS)
+    return [open_dataset(root, split, kind) for split in found or ["all"]]

@@ -1,0 +1,1 @@
+"""RECORDINGS + LABELS -> BATCHES: gen1, 1 Mpx, DSEC, synthetic; clips, lanes, augmentation."""

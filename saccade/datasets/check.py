@@ -1,0 +1,155 @@
+"""DATA SET -> REPORT: counts, broken files, labels outside recordings, duplicates, recordings in two splits."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from saccade.datasets.raw_events import EventRecording
+from saccade.datasets.recording import Dataset, LabelledRecording, Sampling, match
+from saccade.events.statistics import measure
+from saccade.types import InputError
+
+ENDS = 1 << 16  # bytes at the beginning and the end by which two recordings are compared
+LISTED = 10  # problems of a kind that the text shows
+
+
+@dataclass(frozen=True)
+class RecordingReport:
+    """One recording in numbers. A broken one has `problems` and nothing else."""
+
+    name: str
+    problems: tuple[str, ...] = ()
+    duration_us: int = 0
+    frames: int = 0
+    instants: int = 0  # labelled
+    boxes: tuple[int, ...] = ()  # per class
+    dropped: Counter = field(default_factory=Counter)  # boxes, by the rule
+    duplicates: int = 0  # boxes equal to another to the last digit
+    outside: int = 0  # labelled instants that no event of the recording is near
+    unmatched: int = 0  # labelled instants inside the recording that get no frame: another instant is nearer, or none ends near enough
+
+
+@dataclass(frozen=True)
+class DatasetReport:
+    name: str
+    split: str
+    classes: tuple[str, ...]
+    recordings: tuple[RecordingReport, ...]
+    notes: tuple[str, ...]
+    sampling: Sampling
+
+    @property
+    def problems(self) -> list[str]:
+        """What must be mended, or at least known."""
+        found = list(self.notes)
+        for recording in self.recordings:
+            found += [f"{recording.name}: {problem}" for problem in recording.problems]
+        return found
+
+    def text(self) -> str:
+        whole = [recording for recording in self.recordings if recording.boxes]
+        boxes = np.sum([recording.boxes for recording in whole], axis=0) if whole else np.zeros(len(self.classes), np.int64)
+        instants, frames = sum(r.instants for r in whole), sum(r.frames for r in whole)
+        lost = sum(recording.unmatched + recording.outside for recording in whole)
+        dropped = sum((recording.dropped for recording in whole), Counter())
+        seconds = sum(recording.duration_us for recording in whole) / 1e6
+        lines = [
+            ("data set", f"{self.name}, split {self.split}"),
+            ("recordings", f"{len(self.recordings):,}, {seconds / 3600:.2f} h, {len(self.recordings) - len(whole):,} broken"),
+            ("frames", f"{frames:,} at {self.sampling.rate_hz:g} Hz"),
+            ("labelled", f"{instants:,} instants, {lost:,} of them get no frame"),
+            ("boxes", ", ".join(f"{n:,} {name}" for name, n in zip(self.classes, boxes.tolist(), strict=True))),
+            ("dropped", ", ".join(f"{n:,} {reason}" for reason, n in dropped.items() if n) or "none"),
+        ]
+        text = [f"{name:12}{value}" for name, value in lines]
+        problems = self.problems
+        text += [f"problem: {problem}" for problem in problems[:LISTED]]
+        if len(problems) > LISTED:
+            text.append(f"problem: ... and {len(problems) - LISTED:,} more")
+        return "\n".join(text)
+
+
+def check_dataset(
+    dataset: Dataset, sampling: Sampling | None = None, *, deep: bool = False, progress: Callable[[str], None] | None = None
+) -> DatasetReport:
+    """Open every recording and read its labels; with DEEP, decode every event, too."""
+    sampling = sampling or Sampling()
+    reports = []
+    for recording in dataset.recordings:
+        reports.append(_check_one(recording, len(dataset.classes), sampling, deep))
+        if progress:
+            progress(recording.name)
+    return DatasetReport(dataset.name, dataset.split, dataset.classes, tuple(reports), dataset.notes, sampling)
+
+
+def _check_one(recording: LabelledRecording, classes: int, sampling: Sampling, deep: bool) -> RecordingReport:
+    try:
+        labels, ends_us = recording.labels, recording.ends_us(sampling)
+        truth = getattr(recording, "truth", None)
+        instants_us = np.unique(labels.t) if truth is None else truth.instants_us
+        report = RecordingReport(recording.name, boxes=tuple(np.bincount(labels.classes, minlength=classes).tolist()))
+        if truth is not None:
+            report = replace(report, dropped=Counter(truth.dropped), duplicates=truth.duplicates)
+        if len(ends_us):
+            report = _place_labels(report, instants_us, ends_us, sampling)
+            recording.frames(ends_us[:1], sampling), recording.frames(ends_us[-1:], sampling)
+        return replace(report, problems=tuple(_problems(report, labels.t, recording, deep)), instants=len(instants_us))
+    except InputError as error:
+        return RecordingReport(recording.name, problems=(str(error),))
+
+
+def _place_labels(report: RecordingReport, instants_us: np.ndarray, ends_us: np.ndarray, sampling: Sampling) -> RecordingReport:
+    step_us = float(sampling.step_us)
+    inside = (instants_us > ends_us[0] - step_us) & (instants_us <= ends_us[-1])
+    tolerance_us = min(step_us, int(np.diff(ends_us).min())) / 2 if len(ends_us) > 1 else step_us / 2
+    unmatched = int((match(instants_us, ends_us, tolerance_us).unused & inside).sum())
+    duration_us = int(ends_us[-1] - ends_us[0] + step_us)
+    return replace(report, duration_us=duration_us, frames=len(ends_us), outside=int((~inside).sum()), unmatched=unmatched)
+
+
+def _problems(report: RecordingReport, t: np.ndarray, recording: LabelledRecording, deep: bool) -> list[str]:
+    found = []
+    if not report.frames:
+        found.append("has no events")
+    if not len(t):
+        found.append("has no label that counts")
+    if report.outside:
+        found.append(f"{report.outside} labelled instants lie outside the recording; is the labels' clock that of the events?")
+    if report.duplicates:
+        found.append(f"{report.duplicates} boxes repeat another one exactly")
+    if deep and isinstance(recording, EventRecording):
+        with recording.open() as reader:
+            found += measure(reader, width=reader.width, height=reader.height).warnings(recording.path)
+    return found
+
+
+def shared_recordings(datasets: Sequence[Dataset]) -> list[str]:
+    """Recordings that are in two splits, by name or by content: a score on them would be a lie."""
+    seen: dict[object, str] = {}
+    found = []
+    for dataset in datasets:
+        for recording in dataset.recordings:
+            here = f"{dataset.split}/{recording.name}"
+            keys = [recording.name.rsplit("/", 1)[-1], _digest(recording.path) if isinstance(recording, EventRecording) else None]
+            other = next((seen[key] for key in keys if key in seen and not seen[key].startswith(f"{dataset.split}/")), None)
+            if other:
+                found.append(f"{here} and {other} are the same recording in two splits")
+            for key in keys:
+                if key is not None:
+                    seen.setdefault(key, here)
+    return found
+
+
+def _digest(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            start = file.read(ENDS)
+            file.seek(max(size - ENDS, 0))
+            return sha256(str(size).encode() + start + file.read(ENDS)).digest()
+    except OSError:
+        return None

@@ -1,0 +1,98 @@
+"""RECORDING -> CLIP: T frames in a row with the true time between them and their labels."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int64
+
+from saccade.datasets.augment import Augmentation, Frames, augment_frames, augment_labels
+from saccade.datasets.recording import LabelledRecording, Sampling
+from saccade.types import InputError, Labels
+
+
+@dataclass(frozen=True, eq=False)
+class Clip:
+    """Frames of one recording, never of two, and never a frame that isn't in it."""
+
+    frames: Frames
+    dt: Float32[np.ndarray, "T"]  # time since the frame before, also for the first of a clip; 1.0 = window_us of the sampling
+    ends_us: Int64[np.ndarray, "T"]
+    labelled: Bool[np.ndarray, "T"]
+    labels: tuple[Labels, ...]  # of the labelled frames
+    is_first: bool  # nothing came before: the memory of this slot starts anew
+    name: str  # of the recording
+    vanished: int = 0  # boxes that the augmentation left out
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """The frames of a recording that are used: some or all ends of its grid at one rate."""
+
+    sampling: Sampling
+    ends_us: Int64[np.ndarray, "all"]
+    kept: Int64[np.ndarray, "n"]  # which of them, rising
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    @property
+    def step_us(self) -> float:
+        """Of the grid as it is: some recordings stretch it to meet their labels."""
+        ends_us = self.ends_us
+        return float(self.sampling.step_us) if len(ends_us) < 2 else (int(ends_us[-1]) - int(ends_us[0])) / (len(ends_us) - 1)
+
+    def tolerance_us(self, most_us: float) -> float:
+        """How far a label may be from a frame's end. Half a step: an instant belongs to its nearest frame, and to no other."""
+        return min(most_us, self.step_us / 2)
+
+    def steps(self, first: int, length: int) -> Float32[np.ndarray, "T"]:
+        """True elapsed time in windows; before the very first frame one step is supposed."""
+        ends_us = self.ends_us[self.kept[max(first - 1, 0) : first + length]]
+        if not first:
+            ends_us = np.concatenate([ends_us[:1] - round(self.step_us), ends_us])
+        return (np.diff(ends_us) / self.sampling.window_us).astype(np.float32)
+
+    def read(self, recording: LabelledRecording, first: int, length: int) -> Frames:
+        """Frames in a row are read at once: those of a sliding window share their events."""
+        kept = self.kept[first : first + length]
+        runs = np.split(kept, np.flatnonzero(np.diff(kept) != 1) + 1)
+        parts = [recording.frames(self.ends_us[run], self.sampling) for run in runs]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def labels_of(recording: LabelledRecording, timeline: Timeline, first: int, length: int, tolerance_us: float) -> list[Labels | None]:
+    """Labels of every frame of a clip; None = nobody looked at that instant."""
+    tolerance_us = timeline.tolerance_us(tolerance_us)
+    return [recording.labels_at(int(end_us), tolerance_us) for end_us in timeline.ends_us[timeline.kept[first : first + length]]]
+
+
+def cut(
+    recording: LabelledRecording, timeline: Timeline, first: int, labels: list[Labels | None], augmentation: Augmentation, is_first: bool
+) -> Clip:
+    """The clip of as many frames as LABELS from frame FIRST of the timeline on.
+
+    A frame that loses all of its boxes to the augmentation counts as not labelled, as published: parts of objects may still be in sight.
+    """
+    length = len(labels)
+    frames = timeline.read(recording, first, length)
+    if frames.shape[0] != length or frames.shape[2:] != (recording.height, recording.width):
+        raise InputError(
+            f"{recording.name}: expected {length} frames of {recording.width} x {recording.height} pixels, got an array {frames.shape}"
+        )
+    vanished, seen = 0, []
+    for found in labels:
+        if found is not None and len(found):
+            before, (found, lost) = len(found), augment_labels(found, augmentation, recording.width, recording.height)
+            vanished += lost
+            found = None if lost == before else found
+        seen.append(found)
+    return Clip(
+        frames=augment_frames(frames, augmentation),
+        dt=timeline.steps(first, length),
+        ends_us=timeline.ends_us[timeline.kept[first : first + length]],
+        labelled=np.array([found is not None for found in seen]),
+        labels=tuple(found for found in seen if found is not None),
+        is_first=is_first,
+        name=recording.name,
+        vanished=vanished,
+    )

@@ -1,0 +1,73 @@
+"""FOLDER -> DATA SET: one call for every kind, recognised by what the folder holds."""
+
+from pathlib import Path
+from typing import Literal
+
+from saccade.datasets import dsec, folder, gen1, prepared, rvt_tree, synthetic
+from saccade.datasets.raw_events import Halve
+from saccade.datasets.recording import Dataset
+from saccade.datasets.rules import LabelRules
+from saccade.datasets.splits import Selection, select
+from saccade.types import InputError
+
+Kind = Literal["gen1", "1mpx", "rvt", "dsec", "etram", "synthetic", "folder"]
+KINDS = ("gen1", "1mpx", "rvt", "dsec", "etram", "synthetic", "folder")
+EXPECTED = """expected one of
+  gen1, 1mpx, etram: NAME_td.dat (etram: NAME_td.h5) + NAME_bbox.npy
+  rvt: NAME/labels_v2/labels.npz + NAME/event_representations_v2/stacked_histogram_dt=50_nbins=10/event_representations.h5
+  dsec: NAME/events/left/events.h5 + NAME/object_detections/left/tracks.npy, or both in NAME
+  synthetic: dataset.json and NAME.h5 + NAME_labels.npz, as `saccade simulate` writes them
+  folder: any recordings NAME.* + NAME.csv, or one COCO .json
+each in subfolders train, val, test, or listed in splits.json"""
+
+
+def open_dataset(
+    path: str | Path, split: str = "train", kind: Kind | None = None, *, rules: LabelRules | None = None, halve: Halve | None = None
+) -> Dataset:
+    """Open a split (train, val, test, or all) of a data set. Nothing is decoded yet.
+
+    kind: what it is, where the content doesn't tell. What `prepare` wrote is always recognised.
+    rules: which labels count, instead of the data set's own: its training rules for train, its evaluation rules for other splits.
+    halve: frames of half the resolution, instead of the data set's own choice (1 Mpx and eTraM: by halved event coordinates).
+    """
+    root = Path(path)
+    if kind is not None and kind not in KINDS:
+        raise InputError(f"{root}: unknown kind={kind!r}; expected one of {', '.join(KINDS)}")
+    chosen = select(root, split)
+    if prepared.recognise(chosen):
+        if rules is not None or halve is not None or kind is not None:
+            raise InputError(f"{root}: is a prepared data set, whose kind, rules and resolution are fixed; prepare it again with others")
+        return prepared.open_prepared(chosen)
+    found = kind or _recognise(root, chosen)
+    if found is None:
+        raise InputError(f"{root}: no data set we know in it; {EXPECTED}")
+    dataset = _open(root, chosen, found, rules, halve)
+    if not dataset.recordings:
+        how = " (without subfolders or splits.json, recordings are split 8 : 1 : 1 by their names)" if chosen.by_hash else ""
+        notes = "".join(f"\n  {note}" for note in dataset.notes[:5])
+        raise InputError(f"{root}: no recordings of kind {found} in the split {split!r}{how}; {EXPECTED}{notes}")
+    return dataset
+
+
+def _recognise(root: Path, chosen: Selection) -> str | None:
+    return (
+        synthetic.recognise(root)
+        or rvt_tree.recognise(chosen)
+        or dsec.recognise(chosen)
+        or gen1.recognise(chosen)
+        or folder.recognise(root, chosen)
+    )
+
+
+def _open(root: Path, chosen: Selection, kind: str, rules: LabelRules | None, halve: Halve | None) -> Dataset:
+    if kind in gen1.FAMILIES:
+        return gen1.open_family(chosen, kind, rules, halve)
+    if kind == "dsec":
+        return dsec.open_dsec(chosen, rules, halve)
+    if kind == "rvt":
+        if halve is not None:
+            raise InputError(f"{root}: the frames of an RVT tree have a fixed resolution; leave halve out, or use the raw recordings")
+        return rvt_tree.open_rvt(chosen, rules)
+    if kind == "synthetic":
+        return synthetic.open_synthetic(root, chosen, rules, halve)
+    return folder.open_folder(root, chosen, rules, halve)

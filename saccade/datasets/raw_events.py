@@ -1,0 +1,130 @@
+"""EVENTS FILE + LABELS -> FRAMES at any rate, without preprocessing: only the events of the asked windows are decoded."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from saccade.datasets.recording import Clip, Ends, Sampling, ends_between
+from saccade.datasets.rules import Truth
+from saccade.events.open import open_events
+from saccade.events.reader import LATEST_US, Reader
+from saccade.representation.canvas import Canvas
+from saccade.representation.frames import Framer
+from saccade.representation.windows import Grid
+from saccade.types import InputError, Labels
+
+Halve = Literal["no", "events", "published"]
+
+
+@dataclass(frozen=True, eq=False)
+class EventRecording:
+    """Opens its file for each call: a data set has thousands of them, and workers must not share one.
+
+    read_truth: (width, height, scale) -> its labels; picklable, see `rules.ruled`.
+    sensor: (width, height) where the file may not say it, None = as the file says.
+    halve: frames of half the resolution, by halved event coordinates or, as published for 1 Mpx, by odd pixels only.
+    """
+
+    name: str
+    path: Path
+    read_truth: Callable[[int, int, float], Truth]
+    sensor: tuple[int, int] | None = None
+    halve: Halve = "no"
+    opening: Mapping[str, Any] = field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was read: a worker reads what it needs."""
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+
+    def open(self) -> Reader:
+        """Its events; close them."""
+        width, height = self.sensor or (None, None)
+        return open_events(self.path, **{"width": width, "height": height, **self.opening})
+
+    @cached_property
+    def size(self) -> tuple[int, int]:
+        """(width, height) of the sensor."""
+        if self.sensor:
+            return self.sensor
+        with self.open() as reader:
+            return reader.width, reader.height
+
+    @cached_property
+    def span_us(self) -> tuple[int, int]:
+        """All events lie in [start, end)."""
+        with self.open() as reader:
+            return reader.start_us, reader.end_us
+
+    @cached_property
+    def canvas(self) -> Canvas:
+        if self.halve == "no":
+            return Canvas.pad(*self.size, multiple=1)
+        return Canvas.half(*self.size, how=self.halve, multiple=1)
+
+    @cached_property
+    def truth(self) -> Truth:
+        return self.read_truth(*self.size, self.canvas.scale)
+
+    @property
+    def width(self) -> int:
+        return self.canvas.width
+
+    @property
+    def height(self) -> int:
+        return self.canvas.height
+
+    @property
+    def labels(self) -> Labels:
+        return self.truth.labels
+
+    def labels_at(self, end_us: int, tolerance_us: float) -> Labels | None:
+        return self.truth.at(end_us, tolerance_us)
+
+    def ends_us(self, sampling: Sampling) -> Ends:
+        """From the window of the first event to that of the last one."""
+        start_us, end_us = self.span_us
+        if end_us <= start_us:
+            return np.zeros(0, np.int64)
+        grid = self.truth.clock.grid(sampling.rate_hz)
+        return ends_between(grid, grid.index(start_us) + 1, grid.index(end_us - 1) + 1)
+
+    def frames(self, ends_us: Ends, sampling: Sampling) -> Clip:
+        out = np.zeros((len(ends_us), 2 * sampling.bins, self.height, self.width), np.uint8)
+        if not len(ends_us):
+            return out
+        grid = self.truth.clock.grid(sampling.rate_hz)
+        first = check_ends(ends_us, grid, self.name)
+        start_us = int(ends_us[0]) - sampling.window_us if sampling.kind == "sliding" else grid.end(first - 1)
+        rate_hz = 1_000_000 / grid.step_us
+        framer = Framer(
+            rate_hz, sampling.kind, sampling.window_us, sampling.bins, canvas=self.canvas, mode=sampling.histogram, reuse=True,
+            origin_us=grid.origin_us, max_gap_us=LATEST_US,
+        )  # fmt: skip
+        with self.open() as reader:
+            for events in reader.stream(start_us, int(ends_us[-1])):
+                for frame in framer.push(events):
+                    _keep(out, frame, grid, first)
+        for frame in framer.advance_to(int(ends_us[-1])):  # what follows the last event, too, still shows events of its window
+            _keep(out, frame, grid, first)
+        return out
+
+
+def _keep(out: Clip, frame: Any, grid: Grid, first: int) -> None:
+    i = grid.index(frame.end_us) - first
+    if i >= 0:  # earlier windows end before the asked ones and are incomplete
+        out[i] = frame.data
+
+
+def check_ends(ends_us: Ends, grid: Grid, name: str) -> int:
+    """The number of the first end; InputError unless all are consecutive ends of the grid."""
+    first = grid.index(int(ends_us[0]))
+    if not np.array_equal(ends_us, ends_between(grid, first, first + len(ends_us) - 1)):
+        raise InputError(
+            f"{name}: window ends {ends_us[:3].tolist()}... aren't consecutive ends of its grid (from {grid.origin_us} us in steps of "
+            f"{float(grid.step_us):g} us); take a slice of ends_us(sampling) with the same sampling"
+        )
+    return first

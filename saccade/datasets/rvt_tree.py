@@ -1,0 +1,156 @@
+"""PREPROCESSED RVT TREE -> DATA SET: labels_v2 and event_representations_v2, as many have downloaded them."""
+
+import re
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from saccade.datasets.gen1 import FAMILIES
+from saccade.datasets.labels import from_records, load_arrays
+from saccade.datasets.recording import Clip, Dataset, Ends, Sampling
+from saccade.datasets.rules import LabelRules, Truth, apply_rules
+from saccade.datasets.splits import Selection
+from saccade.datasets.stored import frame_shape, place, read_frames
+from saccade.types import InputError, Labels
+
+LABELS = "labels_v2/labels.npz"
+FRAMES = "event_representations_v2"
+FILES = ("event_representations_ds2_nearest.h5", "event_representations.h5")  # halved ones first: that is how 1 Mpx is used
+NAMED = re.compile(r"stacked_histogram_dt=(\d+(?:\.\d+)?)_nbins=(\d+)")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One folder of representations: window length and bins are in its name, the rate is in its times."""
+
+    path: Path
+    window_us: int
+    bins: int
+    ends_us: Ends
+
+    @property
+    def step_us(self) -> float:
+        return float(np.median(np.diff(self.ends_us))) if len(self.ends_us) > 1 else float(self.window_us)
+
+    def serves(self, sampling: Sampling) -> bool:
+        window_us = sampling.window_us if sampling.kind == "sliding" else self.step_us
+        same_step = abs(self.step_us - float(sampling.step_us)) <= 0.01 * self.step_us  # windows were stretched between labels
+        return same_step and abs(window_us - self.window_us) <= 0.01 * self.window_us and sampling.bins == self.bins
+
+    def __str__(self) -> str:
+        return f"{1e6 / self.step_us:g} Hz with windows of {self.window_us / 1000:g} ms in {self.bins} bins ({self.path.parent.name})"
+
+
+@dataclass(frozen=True, eq=False)
+class RvtRecording:
+    """One sequence of the tree. Its frames are published histograms of one rate: for any other, use the raw recordings."""
+
+    name: str
+    folder: Path
+    rules: LabelRules
+    sensor: tuple[int, int]  # that the labels are for
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+
+    @cached_property
+    def stored(self) -> list[Stored]:
+        return list(find_stored(self.folder))
+
+    @cached_property
+    def _size(self) -> tuple[int, int]:
+        if not self.stored:
+            raise InputError(f"{self.folder / FRAMES}: no stacked_histogram_dt=MS_nbins=BINS/{FILES[1]}; only those have a rate")
+        _, _, height, width = frame_shape(self.stored[0].path)
+        return width, height
+
+    @property
+    def width(self) -> int:
+        return self._size[0]
+
+    @property
+    def height(self) -> int:
+        return self._size[1]
+
+    @cached_property
+    def truth(self) -> Truth:
+        path = self.folder / LABELS
+        arrays = load_arrays(path)
+        if "labels" not in arrays:
+            raise InputError(f"{path}: no array `labels`, only {', '.join(arrays)}; expected labels and objframe_idx_2_label_idx")
+        raw = from_records(arrays["labels"], str(path))
+        return apply_rules(raw, self.rules, *self.sensor, scale=self.width / self.sensor[0])
+
+    @property
+    def labels(self) -> Labels:
+        return self.truth.labels
+
+    def labels_at(self, end_us: int, tolerance_us: float) -> Labels | None:
+        return self.truth.at(end_us, tolerance_us)
+
+    def ends_us(self, sampling: Sampling) -> Ends:
+        return self._serving(sampling).ends_us
+
+    def frames(self, ends_us: Ends, sampling: Sampling) -> Clip:
+        stored = self._serving(sampling)
+        first = place(ends_us, stored.ends_us, self.name)
+        return read_frames(stored.path, first, first + len(ends_us))
+
+    def _serving(self, sampling: Sampling) -> Stored:
+        found = next((stored for stored in self.stored if stored.serves(sampling)), None)
+        if found is None:
+            raise InputError(
+                f"{self.folder}: has {'; '.join(map(str, self.stored)) or 'no frames'}, but {sampling.rate_hz:g} Hz, {sampling.kind}, "
+                f"{sampling.window_us / 1000:g} ms, {sampling.bins} bins was asked for; use the raw recordings (*_td.dat) for other rates"
+            )
+        if sampling.histogram != "published":
+            raise InputError(f"{self.folder}: has published histograms; ask for histogram='published', or use the raw recordings")
+        return found
+
+
+def find_stored(folder: Path) -> list[Stored]:
+    """The folders of representations that have a rate; those of a fixed number of events (ne=) have none."""
+    found = []
+    for place_ in sorted((folder / FRAMES).glob("stacked_histogram_dt=*")):
+        named = NAMED.fullmatch(place_.name)
+        path = next((place_ / name for name in FILES if (place_ / name).is_file()), None)
+        if named and path:
+            ends = load_arrays(place_ / "timestamps_us.npy")[""]
+            ends = ends[:, 1] if ends.ndim == 2 and ends.shape[1] == 2 else ends
+            if ends.ndim != 1 or ends.dtype.kind not in "iu" or (np.diff(ends.astype(np.int64)) <= 0).any():
+                raise InputError(f"{place_ / 'timestamps_us.npy'}: expected rising window ends (n,) or [start, end] (n, 2) in microseconds")
+            if frame_shape(path)[0] != len(ends):
+                raise InputError(f"{path}: has {frame_shape(path)[0]} frames for {len(ends)} times; it is damaged or half-written")
+            found.append(Stored(path, round(float(named[1]) * 1000), int(named[2]), ends.astype(np.int64)))
+    return found
+
+
+def recognise(chosen: Selection) -> str | None:
+    return "rvt" if next(chosen.folder.rglob(LABELS), None) else None
+
+
+def open_rvt(chosen: Selection, own_rules: LabelRules | None = None) -> Dataset:
+    """Gen1's or 1 Mpx's tree, by the size of its frames. The labels on disk are already thinned, so only the other rules are applied."""
+    folders = sorted(path.parents[1] for path in chosen.folder.rglob(LABELS))
+    names = [folder.relative_to(chosen.folder).as_posix() for folder in folders]
+    pairs = [(name, folder) for name, folder in zip(names, folders, strict=True) if chosen.has(name)]
+    usable = [(name, folder) for name, folder in pairs if any((folder / FRAMES).glob(f"*_dt=*/{FILES[1][:-3]}*.h5"))]
+    notes = [
+        f"{folder}: has labels but no frames with a rate (stacked_histogram_dt=...)"
+        for name, folder in pairs
+        if (name, folder) not in usable
+    ]
+    if not usable:
+        return Dataset("rvt", chosen.split, (), (), tuple(notes))
+    path = find_stored(usable[0][1])[0].path
+    _, _, height, width = frame_shape(path)
+    families = {(304, 240): "gen1", (1280, 720): "1mpx", (640, 360): "1mpx"}
+    if (width, height) not in families:
+        raise InputError(f"{path}: frames of {width} x {height}; expected 304 x 240 (Gen1), 1280 x 720 or 640 x 360 (1 Mpx)")
+    family = FAMILIES[families[width, height]]
+    used = own_rules or replace(family.training if chosen.split == "train" else family.evaluation, rate_hz=None)
+    recordings = tuple(RvtRecording(name, folder, used, family.sensor) for name, folder in usable)
+    return Dataset("rvt", chosen.split, used.classes, recordings, tuple(notes))

@@ -1,0 +1,90 @@
+"""FOLDER + SPLIT -> which recordings: by subfolders, by a splits.json, or by a hash of the name."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from saccade.types import InputError
+
+FOLDERS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
+SHARES = (("train", 0.8), ("val", 0.9), ("test", 1.0))  # of a data set that doesn't say, up to which fraction of the hashes
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The recordings of a split: all of a folder, or those of it that a list or the hash names."""
+
+    folder: Path
+    split: str
+    names: frozenset[str] | None = None  # None = all
+    by_hash: bool = False
+
+    def has(self, name: str) -> bool:
+        if self.by_hash:
+            return split_of(name) == self.split
+        return self.names is None or name in self.names or name.rsplit("/", 1)[-1] in self.names
+
+    def files(self, pattern: str) -> Iterator[Path]:
+        """Files below the folder in the order of their names, hidden ones left out."""
+        for path in sorted(self.folder.rglob(pattern)):
+            if not any(part.startswith(".") for part in path.relative_to(self.folder).parts):
+                yield path
+
+    def name_of(self, path: Path, ending: str) -> str:
+        """Name of a recording: its path in the folder without the ending, which ends every such path."""
+        name = path.relative_to(self.folder).as_posix()
+        return name[: len(name) - len(ending)]
+
+
+def select(root: Path, split: str) -> Selection:
+    """SPLIT is train, val or test, or `all`. A root without such subfolders and without splits.json is split by hash, 8 : 1 : 1."""
+    if not root.is_dir():
+        raise InputError(f"{root}: no such folder; expected the folder of a data set")
+    if split == "all":
+        return Selection(root, split)
+    if split not in FOLDERS:
+        raise InputError(f"{root}: unknown split {split!r}; expected train, val, test, or all")
+    there = {own: root / name for own, names in FOLDERS.items() for name in names if (root / name).is_dir()}
+    if split in there:
+        return Selection(there[split], split)
+    if there:
+        raise InputError(f"{root}: has no folder for the split {split!r}, only {', '.join(sorted(path.name for path in there.values()))}")
+    own = next((own for own, names in FOLDERS.items() if root.name in names), None)
+    if own == split:
+        return Selection(root, split)
+    if own is not None:
+        raise InputError(f"{root}: is the folder of the split {own!r}, but {split!r} was asked for; give the folder above it")
+    if (root / "splits.json").is_file():
+        return Selection(root, split, _listed(root / "splits.json", split))
+    return Selection(root, split, by_hash=True)
+
+
+def split_of(name: str) -> str:
+    """The same for a name in every run and on every machine, so that test recordings never move into training when others are added."""
+    fraction = int.from_bytes(sha256(name.encode()).digest()[:8], "big") / 2**64
+    return next(split for split, share in SHARES if fraction < share)
+
+
+def _listed(path: Path, split: str) -> frozenset[str]:
+    expected = 'expected {"train": [names of recordings], "val": [...], "test": [...]}'
+    try:
+        lists = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON ({error}); {expected}") from error
+    if not isinstance(lists, dict) or not all(
+        isinstance(names, list) and all(isinstance(n, str) for n in names) for names in lists.values()
+    ):
+        raise InputError(f"{path}: {expected}")
+    if split not in lists:
+        raise InputError(f"{path}: has no split {split!r}, only {', '.join(lists)}; {expected}")
+    others = {name: other for other, names in lists.items() if other != split for name in names}
+    both = sorted(set(lists[split]) & others.keys())
+    if both:
+        raise InputError(f"{path}: {both[0]!r} is in {split!r} and in {others[both[0]]!r}; each recording may be in one split")
+    return frozenset(lists[split])
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)

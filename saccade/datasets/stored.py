@@ -1,0 +1,53 @@
+"""FRAMES ON DISK -> FRAMES: what RVT's tree and a prepared data set have in common."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import h5py
+import hdf5plugin  # makes blosc known to HDF5
+import numpy as np
+from jaxtyping import Int64
+
+from saccade.datasets.recording import Clip, Ends
+from saccade.events.files import check_readable
+from saccade.events.hdf5 import H5PY_ERRORS
+from saccade.types import InputError
+
+COMPRESSION = hdf5plugin.Blosc(cname="zstd", clevel=1, shuffle=hdf5plugin.Blosc.SHUFFLE)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[h5py.File]:
+    """The file; whatever h5py raises about it is an InputError that names it."""
+    check_readable(path)
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except InputError:
+        raise
+    except H5PY_ERRORS as error:
+        raise InputError(f"{path}: can't be read, it is damaged or cut off ({error}); copy or make it again") from error
+
+
+def frame_shape(path: Path) -> tuple[int, int, int, int]:
+    """(frames, channels, height, width) of the data set `data`."""
+    with opened(path) as file:
+        data = file.get("data")
+        if not isinstance(data, h5py.Dataset) or data.ndim != 4 or data.dtype != np.uint8:
+            raise InputError(f"{path}: expected a data set `data` of uint8 (frames, channels, height, width), got {data}")
+        frames, channels, height, width = data.shape
+        return frames, channels, height, width
+
+
+def read_frames(path: Path, first: int, last: int) -> Clip:
+    with opened(path) as file:
+        return file["data"][first:last]
+
+
+def place(ends_us: Ends, stored_us: Int64[np.ndarray, "stored"], where: str) -> int:
+    """Number of the first asked end among the stored ones; InputError unless the asked ones follow each other there."""
+    first = int(np.searchsorted(stored_us, ends_us[0])) if len(ends_us) else 0
+    if not np.array_equal(stored_us[first : first + len(ends_us)], ends_us):
+        raise InputError(f"{where}: window ends {ends_us[:3].tolist()}... aren't consecutive ones of the stored frames; slice ends_us()")
+    return first

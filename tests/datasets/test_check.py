@@ -1,0 +1,104 @@
+"""`saccade check` counts what is there and names what is wrong; the pictures show the boxes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from saccade.commands import data
+from saccade.datasets.check import check_dataset, shared_recordings
+from saccade.datasets.open import open_dataset
+from saccade.datasets.recording import Sampling
+from saccade.types import InputError
+from saccade.viewer.boxes import draw_boxes
+from tests.datasets.make import gen1_folder, labels_every, records
+from tests.make.events import random_events
+from tests.make.prophesee import write_dat
+
+
+def test_counts_of_a_sound_data_set(tmp_path: Path) -> None:
+    report = check_dataset(open_dataset(gen1_folder(tmp_path)), deep=True)
+    assert report.problems == []
+    first = report.recordings[0]
+    assert (first.frames, first.instants, first.boxes, first.outside, first.unmatched, first.duplicates) == (40, 5, (3, 2), 0, 0, 0)
+    text = report.text()
+    for line in ("gen1, split train", "2, 0.00 h, 0 broken", "80 at 20 Hz", "10 instants, 0 of them get no frame", "6 car, 4 pedestrian"):
+        assert line in text
+
+
+def test_everything_wrong_is_named(tmp_path: Path) -> None:
+    root = gen1_folder(tmp_path, ("fine", "cut", "shifted", "double", "unlabelled", "unordered"))
+    folder = root / "train"
+    (folder / "cut_td.dat").write_bytes(b"% cut off")
+    np.save(folder / "shifted_bbox.npy", records(labels_every(250_000, 5, first_us=1_600_000)))
+    np.save(folder / "double_bbox.npy", records(labels_every(250_000, 3) * 2))
+    np.save(folder / "unlabelled_bbox.npy", records([]))
+    events = random_events(1000, span_us=2_000_000)
+    write_dat(folder / "unordered_td.dat", events[::-1])
+    (folder / "lonely_bbox.npy").write_bytes((folder / "fine_bbox.npy").read_bytes())
+    report = check_dataset(open_dataset(root), deep=True)
+    problems = "\n".join(report.problems)
+    for name, text in (
+        ("lonely", "no recording beside it"), ("cut", "cut_td.dat"), ("shifted", "3 labelled instants lie outside"),
+        ("double", "3 boxes repeat"), ("unlabelled", "no label that counts"), ("unordered", "backwards"),
+    ):  # fmt: skip
+        assert any(name in line and text in line for line in report.problems), f"{name}: {problems}"
+    assert not any("fine:" in line for line in report.problems)
+    assert "problem: " in report.text()
+
+
+def test_instants_that_no_frame_gets_are_counted(tmp_path: Path) -> None:
+    """60 labels a second at 20 frames a second: one of three is used."""
+    root = gen1_folder(tmp_path, ("a",))
+    np.save(root / "train/a_bbox.npy", records(labels_every(16_667, 58)))
+    report = check_dataset(open_dataset(root), Sampling())
+    assert report.recordings[0].instants == 58
+    assert report.recordings[0].unmatched == 38
+    assert "58 instants, 38 of them get no frame" in report.text()
+
+
+def test_a_recording_in_two_splits_is_found_by_content(tmp_path: Path) -> None:
+    root = gen1_folder(gen1_folder(tmp_path, ("a", "b")), ("c",), split="val")
+    assert shared_recordings([open_dataset(root, split) for split in ("train", "val")]) == [
+        "val/c and train/a are the same recording in two splits"
+    ]
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    root = gen1_folder(gen1_folder(tmp_path / "d", ("a", "b")), ("x", "y", "z"), split="val")
+    (root / "val/z_td.dat").write_bytes(b"")
+    data.check(root, out=tmp_path / "sheet.png")
+    text = capsys.readouterr().out
+    assert "split train" in text
+    assert "split val" in text
+    assert "1 broken" in text
+    assert "3 problems" in text, "z is empty; x and y are a and b"
+    for split in ("train", "val"):
+        assert (tmp_path / f"sheet_{split}.png").read_bytes().startswith(b"\x89PNG")
+    assert len(data.samples(open_dataset(root), Sampling())) == 6
+    with pytest.raises(InputError, match=r"\.png"):
+        data.check(root, out=tmp_path / "sheet.gif")
+
+
+def test_prepare_as_a_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    root = gen1_folder(gen1_folder(tmp_path / "d", ("a",)), ("x",), split="val")
+    data.prepare(root, tmp_path / "out", bins=2, processes=1)
+    assert len(open_dataset(tmp_path / "out", "val").recordings) == 1
+    (root / "val/y_bbox.npy").write_bytes(b"")
+    (root / "val/y_td.dat").write_bytes((root / "val/x_td.dat").read_bytes())
+    with pytest.raises(InputError, match="1 recordings couldn't be prepared"):
+        data.prepare(root, tmp_path / "other", bins=2, processes=1)
+    assert "left out: " in capsys.readouterr().out
+
+
+def test_boxes_are_drawn_on_a_copy_and_cut_at_the_border() -> None:
+    picture = np.full((20, 30, 3), 250, np.uint8)
+    boxes = np.array([[2, 3, 10, 12], [-5, -5, 3, 3], [40, 3, 50, 9], [28, 18, 90, 90]], np.float32)
+    drawn = draw_boxes(picture, boxes, np.array([0, 1, 2, 9]))
+    assert (picture == 250).all()
+    changed = (drawn != 250).any(axis=2)
+    assert changed[3, 2:10].all()
+    assert changed[11, 2:10].all()
+    assert not changed[4:11, 3:9].any()
+    assert changed[0, 0]
+    assert changed[19, 29]

@@ -1,0 +1,127 @@
+"""A prepared data set is the data set: equal frames and labels, restartable, and only for the settings it was made with."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from saccade.datasets.open import open_dataset
+from saccade.datasets.prepare import prepare
+from saccade.datasets.recording import Dataset, Sampling
+from saccade.types import InputError
+from tests.datasets.make import gen1_folder, labels_every, recording, records, rvt_sequence, some_events
+
+SMALL = Sampling(bins=2)
+
+
+def assert_same(prepared: Dataset, raw: Dataset, sampling: Sampling) -> None:
+    assert (prepared.name, prepared.split, prepared.classes) == (raw.name, raw.split, raw.classes)
+    assert [r.name for r in prepared.recordings] == [r.name for r in raw.recordings]
+    for got, expected in zip(prepared.recordings, raw.recordings, strict=True):
+        ends = expected.ends_us(sampling)
+        np.testing.assert_array_equal(got.ends_us(sampling), ends)
+        np.testing.assert_array_equal(got.frames(ends, sampling), expected.frames(ends, sampling))
+        np.testing.assert_array_equal(got.frames(ends[3:5], sampling), expected.frames(ends[3:5], sampling))
+        assert (got.width, got.height) == (expected.width, expected.height)
+        for column in ("t", "boxes", "classes", "tracks", "still_us", "visible"):
+            np.testing.assert_array_equal(getattr(got.labels, column), getattr(expected.labels, column))
+        for end in ends.tolist():
+            a, b = got.labels_at(end, 1000), expected.labels_at(end, 1000)
+            assert (a is None) == (b is None)
+            assert a is None or b is None or len(a) == len(b)
+
+
+@pytest.mark.parametrize("what", ["frames", "events"])
+def test_prepared_is_unprepared(tmp_path: Path, what: str) -> None:
+    raw = open_dataset(gen1_folder(tmp_path / "raw"))
+    done: list[str] = []
+    assert prepare(raw, tmp_path / "out", SMALL, what=what, processes=1, progress=done.append) == []
+    assert done == ["a", "b"]
+    assert_same(open_dataset(tmp_path / "out"), raw, SMALL)
+    if what == "events":
+        assert_same(open_dataset(tmp_path / "out"), raw, Sampling(rate_hz=60, kind="disjoint", bins=3))
+
+
+def test_halved_events_stay_halved(tmp_path: Path) -> None:
+    recording(tmp_path / "raw/train/day_td.h5", some_events(1280, 720, span_us=700_000))
+    np.save(tmp_path / "raw/train/day_bbox.npy", records(labels_every(33_333, 3)))
+    raw = open_dataset(tmp_path / "raw", halve="published")
+    prepare(raw, tmp_path / "out", what="events", processes=1)
+    assert_same(open_dataset(tmp_path / "out"), raw, SMALL)
+
+
+def test_several_processes_and_names_in_folders(tmp_path: Path) -> None:
+    root = gen1_folder(gen1_folder(tmp_path / "raw", ("a",)), ("b",), split="val")
+    raw = open_dataset(root, "all")
+    prepare(raw, tmp_path / "out", SMALL, processes=2)
+    assert_same(open_dataset(tmp_path / "out/all", "all"), raw, SMALL)
+
+
+def test_an_interrupted_preparation_goes_on(tmp_path: Path) -> None:
+    raw = open_dataset(gen1_folder(tmp_path / "raw", ("a", "b", "c")))
+
+    def stop(name: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(raw, tmp_path / "out", SMALL, processes=1, progress=stop)
+    half = open_dataset(tmp_path / "out")
+    assert [r.name for r in half.recordings] == ["a"]
+    assert "2 recordings aren't prepared yet" in half.notes[0]
+    first = (tmp_path / "out/train/a.h5").stat().st_mtime_ns
+    prepare(raw, tmp_path / "out", SMALL, processes=1)
+    assert (tmp_path / "out/train/a.h5").stat().st_mtime_ns == first
+    assert_same(open_dataset(tmp_path / "out"), raw, SMALL)
+    assert not list((tmp_path / "out").rglob("*.part*"))
+
+
+def test_other_settings_are_refused(tmp_path: Path) -> None:
+    raw = open_dataset(gen1_folder(tmp_path / "raw"))
+    prepare(raw, tmp_path / "out", SMALL, processes=1)
+    with pytest.raises(InputError, match=r"other settings.*sampling"):
+        prepare(raw, tmp_path / "out", Sampling(rate_hz=40, bins=2), processes=1)
+    with pytest.raises(InputError, match="other settings"):
+        prepare(raw, tmp_path / "out", SMALL, what="events", processes=1)
+    one = open_dataset(tmp_path / "out").recordings[0]
+    with pytest.raises(InputError, match="was prepared with"):
+        one.ends_us(Sampling(rate_hz=40, bins=2))
+    with pytest.raises(InputError, match="wasn't written by prepare"):
+        prepare(raw, tmp_path / "raw", SMALL, processes=1)
+    with pytest.raises(InputError, match="are fixed"):
+        open_dataset(tmp_path / "out", halve="events")
+    with pytest.raises(InputError, match="processes=0"):
+        prepare(raw, tmp_path / "out", SMALL, processes=0)
+
+
+def test_broken_recordings_are_left_out_and_named(tmp_path: Path) -> None:
+    root = gen1_folder(tmp_path / "raw")
+    (root / "train/b_bbox.npy").write_bytes(b"nothing")
+    problems = prepare(open_dataset(root), tmp_path / "out", SMALL, processes=1)
+    assert len(problems) == 1
+    assert "b_bbox.npy" in problems[0]
+    assert [r.name for r in open_dataset(tmp_path / "out").recordings] == ["a"]
+
+
+def test_damaged_caches_are_input_errors(tmp_path: Path) -> None:
+    prepare(open_dataset(gen1_folder(tmp_path / "raw")), tmp_path / "out", SMALL, processes=1)
+    first, second = open_dataset(tmp_path / "out").recordings
+    path = tmp_path / "out/train/a.h5"
+    path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(InputError, match=r"a\.h5"):
+        first.frames(first.ends_us(SMALL)[:2], SMALL)
+    path = tmp_path / "out/train/b.npz"
+    np.savez(path, t=np.zeros(1))
+    with pytest.raises(InputError, match=r"b\.npz"):
+        _ = second.labels
+    with pytest.raises(InputError, match=r"b\.npz"):
+        second.ends_us(SMALL)
+    (tmp_path / "out/train/prepared.json").write_text(json.dumps({"version": 99}))
+    with pytest.raises(InputError, match=r"prepared\.json"):
+        open_dataset(tmp_path / "out")
+
+
+def test_frames_of_an_rvt_tree_have_no_events_to_prepare(tmp_path: Path) -> None:
+    rvt_sequence(tmp_path / "raw/train/a", records(labels_every(250_000, 1)), np.arange(50_000, 700_000, 50_000), size=(304, 240))
+    problems = prepare(open_dataset(tmp_path / "raw"), tmp_path / "out", what="events", processes=1)
+    assert "prepare the raw recordings" in problems[0]
