@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Literal
 
 from saccade.datasets import dsec, folder, gen1, prepared, rvt_tree, synthetic
+from saccade.datasets.prepared import PreparedFrames
 from saccade.datasets.raw_events import Halve
-from saccade.datasets.recording import Dataset
+from saccade.datasets.recording import Dataset, Sampling
 from saccade.datasets.rules import LabelRules
+from saccade.datasets.rvt_tree import RvtRecording
 from saccade.datasets.splits import Selection, select
 from saccade.types import InputError
 
@@ -47,6 +49,14 @@ def open_dataset(
         notes = "".join(f"\n  {note}" for note in dataset.notes[:5])
         raise InputError(f"{root}: no recordings of kind {found} in the split {split!r}{how}; {EXPECTED}{notes}")
     return dataset
+
+
+def fixed_sampling(dataset: Dataset) -> Sampling | None:
+    """The only sampling that a data set of stored frames can serve; None = any."""
+    first = dataset.recordings[0]
+    if isinstance(first, PreparedFrames):
+        return first.sampling
+    return first.stored[0].sampling if isinstance(first, RvtRecording) and first.stored else None
 
 
 def _recognise(root: Path, chosen: Selection) -> str | None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -66,13 +67,18 @@ def _run(todo: list, folder: Path, sampling: Sampling, what: What, processes: in
             yield _prepare_one(recording, folder, sampling, what)
         return
     # spawn: a forked child may inherit locks of h5py or numba in the middle of their use
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), _begin) as pool:
         jobs = [pool.submit(_prepare_one, recording, folder, sampling, what) for recording in todo]
         try:
             for job in as_completed(jobs):
                 yield job.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin() -> None:
+    """Ctrl-C reaches every process of the terminal: only the first one decides."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _prepare_one(recording: LabelledRecording, folder: Path, sampling: Sampling, what: What) -> tuple[str, str | None]:

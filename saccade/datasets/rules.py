@@ -45,8 +45,8 @@ GEN1_EVALUATION = LabelRules(classes=GEN1_CLASSES, least_side=10, least_diagonal
 GEN1_TRAINING = LabelRules(classes=GEN1_CLASSES, least_side=10, least_diagonal=30, after_us=HALF_SECOND_US, widest=0.9)
 ONE_MPX_EVALUATION = LabelRules(classes=ONE_MPX_CLASSES, least_side=20, least_diagonal=60, after_us=HALF_SECOND_US, rate_hz=10)
 ONE_MPX_TRAINING = LabelRules(classes=ONE_MPX_CLASSES, least_side=5, widest=0.9, rate_hz=10)
-ETRAM_EVALUATION = LabelRules(classes=ETRAM_CLASSES, least_side=20, least_diagonal=60, after_us=HALF_SECOND_US)
-ETRAM_TRAINING = LabelRules(classes=ETRAM_CLASSES, least_side=5, widest=0.9)
+ETRAM_EVALUATION = LabelRules(classes=ETRAM_CLASSES, least_side=20, least_diagonal=60, after_us=HALF_SECOND_US, rate_hz=10)
+ETRAM_TRAINING = LabelRules(classes=ETRAM_CLASSES, least_side=5, widest=0.9, rate_hz=10)  # its authors took over those of 1 Mpx
 DSEC = LabelRules(classes=DSEC_CLASSES)
 
 # Recordings that the field leaves out, because the rules leave no label in them.

@@ -35,9 +35,14 @@ class Stored:
     def step_us(self) -> float:
         return float(np.median(np.diff(self.ends_us))) if len(self.ends_us) > 1 else float(self.window_us)
 
+    @property
+    def sampling(self) -> Sampling:
+        rate_hz = float(f"{1e6 / self.step_us:.3g}")  # windows were stretched between labels
+        return Sampling(rate_hz=rate_hz, window_us=self.window_us, bins=self.bins, histogram="published")
+
     def serves(self, sampling: Sampling) -> bool:
         window_us = sampling.window_us if sampling.kind == "sliding" else self.step_us
-        same_step = abs(self.step_us - float(sampling.step_us)) <= 0.01 * self.step_us  # windows were stretched between labels
+        same_step = abs(self.step_us - float(sampling.step_us)) <= 0.01 * self.step_us
         return same_step and abs(window_us - self.window_us) <= 0.01 * self.window_us and sampling.bins == self.bins
 
     def __str__(self) -> str:
