@@ -16,6 +16,7 @@ from saccade.types import InputError, Labels, Times
 ETRAM_CLASSES = ("pedestrian", "car", "bicycle", "bus", "motorbike", "truck", "tram", "wheelchair")
 DSEC_CLASSES = ("pedestrian", "rider", "car", "bus", "truck", "bicycle", "motorcycle", "train")
 STRETCH_MOST = Fraction(5, 1000)  # how far a label clock may run off a whole rate and still be taken for it
+THINNED_WITHIN_US = 2000  # of the grid of the rate to which labels are thinned, as published
 DRIFT_LEAST_US = 1000  # less than this over all labels isn't worth a grid of fractions
 
 
@@ -142,12 +143,12 @@ def _ruled(read: Callable[[], RawLabels], rules: LabelRules, width: int, height:
 
 
 def _thinned(instants_us: Times, clock: Clock, rate_hz: float | None) -> Instants:
-    """The instants nearest to a grid of RATE_HZ from the first one on, at most one for each of its ends."""
+    """The instants on a grid of RATE_HZ from the first one on, at most one for each of its ends."""
     if rate_hz is None or len(instants_us) < 2:
         return instants_us
     if rate_hz <= 0:
         raise InputError(f"LabelRules: rate_hz={rate_hz} must be above 0")
     grid = clock.grid(rate_hz)
     ends = ends_between(grid, 0, grid.index(int(instants_us[-1])) + 1)
-    chosen = match(instants_us, ends, float(grid.step_us // 2)).instants
+    chosen = match(instants_us, ends, min(THINNED_WITHIN_US, float(grid.step_us // 2))).instants
     return instants_us[chosen[chosen >= 0]]
