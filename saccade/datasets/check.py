@@ -118,12 +118,19 @@ def _problems(report: RecordingReport, t: np.ndarray, recording: LabelledRecordi
     if not len(t):
         found.append("has no label that counts")
     if report.outside:
-        found.append(f"{report.outside} labelled instants lie outside the recording; is the labels' clock that of the events?")
+        found.append(
+            f"{report.outside} labelled instants lie outside the recording; are their times those of the events? "
+            "(in csv and COCO, elapsed_us is the time since the first event)"
+        )
     if report.duplicates:
         found.append(f"{report.duplicates} boxes repeat another one exactly")
     if deep and isinstance(recording, EventRecording):
         with recording.open() as reader:
-            found += measure(reader, width=reader.width, height=reader.height).warnings(recording.path)
+            statistics = measure(reader, width=reader.width, height=reader.height)
+        if statistics.backwards:
+            found.append(f"time runs backwards at {statistics.backwards:,} events; mend it with `saccade convert --sort`")
+        if statistics.outside:
+            found.append(f"{statistics.outside:,} events lie outside the sensor; they are left out of the frames")
     return found
 
 

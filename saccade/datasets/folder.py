@@ -51,7 +51,7 @@ def open_folder(root: Path, chosen: Selection, own_rules: LabelRules | None = No
         if events is None:
             notes.append(f"{label}: has no recording beside it; expected {label.name[: -len(ending)]} with {', '.join(RECORDINGS[:-1])}")
         else:
-            recordings.append(EventRecording(name, events, ruled(partial(read_csv, label, classes), rules), halve=halve or "no"))
+            recordings.append(EventRecording(name, events, ruled(partial(read_csv, label, classes, events), rules), halve=halve or "no"))
     if chosen.by_hash:
         notes.append("no subfolders train, val, test and no splits.json: recordings are split 8 : 1 : 1 by a hash of their names")
     return Dataset("folder", chosen.split, rules.classes, tuple(sorted(recordings, key=lambda r: r.name)), tuple(notes))
@@ -69,7 +69,7 @@ def _add_coco(
             continue  # of another split
         name = chosen.name_of(chosen.folder / events.resolve().relative_to(chosen.folder.resolve()), events.suffix)
         if chosen.has(name):
-            read = partial(read_coco, path, file_name, rules.classes)
+            read = partial(read_coco, path, file_name, rules.classes, events)
             recordings.append(EventRecording(name, events, ruled(read, rules), halve=halve or "no"))
 
 

@@ -81,6 +81,20 @@ def test_a_line_without_a_box_is_an_instant_without_objects(tmp_path: Path) -> N
     assert one.labels_at(400_000, 10) is None
 
 
+def test_times_since_the_first_event(tmp_path: Path) -> None:
+    """Cameras that stamp the time of day: labels are often made relative to the first event."""
+    events = some_events(start_us=1_589_163_147_368_868)
+    recording(tmp_path / "a/train/drive.h5", events)
+    (tmp_path / "a/train/drive.csv").write_text("elapsed_s,x,y,w,h,class\n0.1,1,1,5,5,car\n")
+    images = [{"id": 1, "file_name": "drive.h5", "elapsed_us": 100_000}]
+    annotations = [{"image_id": 1, "category_id": 1, "bbox": [1, 1, 5, 5]}]
+    content = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "car"}]}
+    recording(tmp_path / "b/train/drive.h5", events)
+    (tmp_path / "b/train/labels.json").write_text(json.dumps(content))
+    for root in ("a", "b"):
+        assert open_dataset(tmp_path / root).recordings[0].labels.t.tolist() == [int(events.t[0]) + 100_000]
+
+
 def test_classes_are_the_same_in_every_split(tmp_path: Path) -> None:
     own(tmp_path)
     own(tmp_path, text="t_us,x,y,w,h,class\n1000,1,1,5,5,tram\n", name="val/other")
