@@ -29,7 +29,7 @@ class RecordingReport:
     boxes: tuple[int, ...] = ()  # per class
     dropped: Counter = field(default_factory=Counter)  # boxes, by the rule
     duplicates: int = 0  # boxes equal to another to the last digit
-    outside: int = 0  # labelled instants that no event of the recording is near
+    outside: int = 0  # labelled instants before or after the recording
     unmatched: int = 0  # labelled instants inside the recording that get no frame: another instant is nearer, or none ends near enough
 
 
@@ -104,7 +104,7 @@ def _check_one(recording: LabelledRecording, classes: int, sampling: Sampling, d
 
 def _place_labels(report: RecordingReport, instants_us: np.ndarray, ends_us: np.ndarray, sampling: Sampling) -> RecordingReport:
     step_us = float(sampling.step_us)
-    inside = (instants_us > ends_us[0] - step_us) & (instants_us <= ends_us[-1])
+    inside = (instants_us >= ends_us[0] - step_us) & (instants_us <= ends_us[-1] + step_us)  # a step of grace: sensors may be silent
     tolerance_us = min(step_us, int(np.diff(ends_us).min())) / 2 if len(ends_us) > 1 else step_us / 2
     unmatched = int((match(instants_us, ends_us, tolerance_us).unused & inside).sum())
     duration_us = int(ends_us[-1] - ends_us[0] + step_us)
