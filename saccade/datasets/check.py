@@ -39,13 +39,14 @@ class DatasetReport:
     split: str
     classes: tuple[str, ...]
     recordings: tuple[RecordingReport, ...]
+    missing: tuple[str, ...]
     notes: tuple[str, ...]
     sampling: Sampling
 
     @property
     def problems(self) -> list[str]:
         """What must be mended, or at least known."""
-        found = list(self.notes)
+        found = list(self.missing)
         for recording in self.recordings:
             found += [f"{recording.name}: {problem}" for problem in recording.problems]
         return found
@@ -66,6 +67,7 @@ class DatasetReport:
             ("dropped", ", ".join(f"{n:,} {reason}" for reason, n in dropped.items() if n) or "none"),
         ]
         text = [f"{name:12}{value}" for name, value in lines]
+        text += [f"note: {note}" for note in self.notes]
         problems = self.problems
         text += [f"problem: {problem}" for problem in problems[:LISTED]]
         if len(problems) > LISTED:
@@ -83,7 +85,7 @@ def check_dataset(
         reports.append(_check_one(recording, len(dataset.classes), sampling, deep))
         if progress:
             progress(recording.name)
-    return DatasetReport(dataset.name, dataset.split, dataset.classes, tuple(reports), dataset.notes, sampling)
+    return DatasetReport(dataset.name, dataset.split, dataset.classes, tuple(reports), dataset.missing, dataset.notes, sampling)
 
 
 def _check_one(recording: LabelledRecording, classes: int, sampling: Sampling, deep: bool) -> RecordingReport:

@@ -1,5 +1,6 @@
 """FOLDER -> DATA SET: one call for every kind, recognised by what the folder holds."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +15,7 @@ from saccade.types import InputError
 
 Kind = Literal["gen1", "1mpx", "rvt", "dsec", "etram", "synthetic", "folder"]
 KINDS = ("gen1", "1mpx", "rvt", "dsec", "etram", "synthetic", "folder")
+BY_HASH = "no subfolders train, val, test and no splits.json: recordings are split 8 : 1 : 1 by a hash of their names"
 EXPECTED = """expected one of
   gen1, 1mpx, etram: NAME_td.dat (etram: NAME_td.h5) + NAME_bbox.npy
   rvt: NAME/labels_v2/labels.npz + NAME/event_representations_v2/stacked_histogram_dt=50_nbins=10/event_representations.h5
@@ -45,10 +47,10 @@ def open_dataset(
         raise InputError(f"{root}: no data set we know in it; {EXPECTED}")
     dataset = _open(root, chosen, found, rules, halve)
     if not dataset.recordings:
-        how = " (without subfolders or splits.json, recordings are split 8 : 1 : 1 by their names)" if chosen.by_hash else ""
-        notes = "".join(f"\n  {note}" for note in dataset.notes[:5])
+        how = f" ({BY_HASH})" if chosen.by_hash else ""
+        notes = "".join(f"\n  {note}" for note in dataset.missing[:5])
         raise InputError(f"{root}: no recordings of kind {found} in the split {split!r}{how}; {EXPECTED}{notes}")
-    return dataset
+    return replace(dataset, notes=(*dataset.notes, BY_HASH)) if chosen.by_hash else dataset
 
 
 def fixed_sampling(dataset: Dataset) -> Sampling | None:

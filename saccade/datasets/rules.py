@@ -30,6 +30,7 @@ class LabelRules:
     least_diagonal: float = 0.0
     after_us: int | None = None  # instants at or before this count as not labelled
     widest: float | None = None  # fraction of the sensor's width
+    least_visible: float = 0.0  # fraction of the object that is to be seen, where the labels know it
     rate_hz: float | None = None  # denser labels are thinned to this rate, others count as not labelled
 
     def index_of(self, classes: np.ndarray) -> np.ndarray:
@@ -121,6 +122,7 @@ def apply_rules(raw: RawLabels, rules: LabelRules, width: int, height: int, scal
         "too early": raw.t <= rules.after_us if rules.after_us is not None else np.zeros(len(raw.t), np.bool_),
         "outside the sensor": (sides <= 0).any(axis=1),
         "too small": (sides < rules.least_side).any(axis=1) | ((sides**2).sum(axis=1) < rules.least_diagonal**2),
+        "hidden": raw.visible < rules.least_visible if raw.visible is not None else np.zeros(len(raw.t), np.bool_),
         "too wide": sides[:, 0] > (rules.widest or np.inf) * width,
     }
     kept, dropped = np.ones(len(raw.t), np.bool_), {}

@@ -143,13 +143,13 @@ def open_rvt(chosen: Selection, own_rules: LabelRules | None = None) -> Dataset:
     names = [folder.relative_to(chosen.folder).as_posix() for folder in folders]
     pairs = [(name, folder) for name, folder in zip(names, folders, strict=True) if chosen.has(name)]
     usable = [(name, folder) for name, folder in pairs if any((folder / FRAMES).glob(f"*_dt=*/{FILES[1][:-3]}*.h5"))]
-    notes = [
+    missing = [
         f"{folder}: has labels but no frames with a rate (stacked_histogram_dt=...)"
         for name, folder in pairs
         if (name, folder) not in usable
     ]
     if not usable:
-        return Dataset("rvt", chosen.split, (), (), tuple(notes))
+        return Dataset("rvt", chosen.split, (), (), tuple(missing))
     path = find_stored(usable[0][1])[0].path
     _, _, height, width = frame_shape(path)
     families = {(304, 240): "gen1", (1280, 720): "1mpx", (640, 360): "1mpx"}
@@ -158,4 +158,4 @@ def open_rvt(chosen: Selection, own_rules: LabelRules | None = None) -> Dataset:
     family = FAMILIES[families[width, height]]
     used = own_rules or replace(family.training if chosen.split == "train" else family.evaluation, rate_hz=None)
     recordings = tuple(RvtRecording(name, folder, used, family.sensor) for name, folder in usable)
-    return Dataset("rvt", chosen.split, used.classes, recordings, tuple(notes))
+    return Dataset("rvt", chosen.split, used.classes, recordings, tuple(missing))

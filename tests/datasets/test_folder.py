@@ -8,6 +8,7 @@ import pytest
 
 from saccade.datasets.open import open_dataset
 from saccade.datasets.recording import Sampling
+from saccade.datasets.rules import LabelRules
 from saccade.datasets.splits import split_of
 from saccade.types import InputError, Labels
 from tests.datasets.make import recording, some_events
@@ -210,6 +211,9 @@ def test_synthetic(tmp_path: Path) -> None:
     assert labels.still_us is not None
     assert labels.visible is not None
     assert (labels.still_us.tolist(), labels.visible.tolist()) == ([77, 77], [0.5, 0.5])
+    for least, kept in ((0.5, n), (0.6, 0)):
+        rules = LabelRules(classes=dataset.classes, least_visible=least)
+        assert len(open_dataset(tmp_path, rules=rules).recordings[0].labels) == kept
     np.savez(tmp_path / "train/0000_labels.npz", t=t, boxes=boxes[1:], **columns)
     with pytest.raises(InputError, match=r"0000_labels\.npz"):
         _ = open_dataset(tmp_path).recordings[0].labels

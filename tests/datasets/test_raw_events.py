@@ -132,7 +132,10 @@ def test_what_has_no_partner_and_what_the_field_leaves_out_is_noted(tmp_path: Pa
     (tmp_path / "train" / "c_bbox.npy").unlink()
     dataset = open_dataset(tmp_path)
     assert [r.name for r in dataset.recordings] == ["a"]
-    assert [any(text in note for note in dataset.notes) for text in ("b_bbox.npy", "c_td.dat", "1 recordings left out")] == [True] * 3
+    assert len(dataset.missing) == 2
+    assert "b_bbox.npy: has no recording" in dataset.missing[0]
+    assert "c_td.dat: has no labels" in dataset.missing[1]
+    assert "1 recordings left out" in dataset.notes[0]
 
 
 def test_own_rules_replace_the_official_ones(tmp_path: Path) -> None:
