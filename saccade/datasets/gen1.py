@@ -74,25 +74,25 @@ def open_family(chosen: Selection, kind: str, own_rules: LabelRules | None = Non
     """Training rules for the split train, evaluation rules for the others, unless OWN_RULES are given."""
     family = FAMILIES[kind]
     used = own_rules or (family.training if chosen.split == "train" else family.evaluation)
-    recordings, notes, ignored = [], [], 0
+    recordings, missing, ignored = [], [], 0
     for label in chosen.files(f"*{LABELS}"):
         name = chosen.name_of(label, LABELS)
         if not chosen.has(name):
             continue
         events = events_of(label)
         if events is None:
-            notes.append(f"{label}: has no recording beside it; expected {label.name[: -len(LABELS)]}_td.dat")
+            missing.append(f"{label}: has no recording beside it; expected {label.name[: -len(LABELS)]}_td.dat")
         elif name.rsplit("/", 1)[-1] in family.ignored:
             ignored += 1
         else:
             recordings.append(EventRecording(name, events, ruled(partial(read_boxes, label), used), family.sensor, halve or family.halve))
-    if ignored:
-        notes.append(f"{ignored} recordings left out as the field does: the rules leave no label in them")
-    unlabelled = [path for path in chosen.files("*_td.dat") if not path.with_name(path.name.replace("_td.dat", LABELS)).is_file()]
-    notes += [f"{path}: has no labels beside it; expected {path.name.replace('_td.dat', LABELS)}" for path in unlabelled]
+    alone = [path for path in chosen.files("*_td.dat") if not path.with_name(path.name.replace("_td.dat", LABELS)).is_file()]
+    unlabelled = [path for path in alone if chosen.has(chosen.name_of(path, "_td.dat"))]
+    missing += [f"{path}: has no labels beside it; expected {path.name.replace('_td.dat', LABELS)}" for path in unlabelled]
     if recordings:
         path, (width, height) = _first_sensor([recording.path for recording in recordings])
         if (width, height) != family.sensor:
             expected = f"{family.sensor[0]} x {family.sensor[1]}"
             raise InputError(f"{path}: states a sensor of {width} x {height}, {kind} has {expected}; give the kind that it is")
-    return Dataset(kind, chosen.split, used.classes, tuple(recordings), tuple(notes))
+    notes = (f"{ignored} recordings left out as the field does: the rules leave no label in them",) if ignored else ()
+    return Dataset(kind, chosen.split, used.classes, tuple(recordings), tuple(missing), notes)

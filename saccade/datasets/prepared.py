@@ -127,7 +127,7 @@ def open_prepared(chosen: Selection) -> Dataset:
     if not recordings:
         raise InputError(f"{chosen.folder}: none of its {missing} recordings is prepared yet; run `saccade prepare` again, it goes on")
     notes = (f"{missing} recordings aren't prepared yet; run `saccade prepare` again, it goes on",) if missing else ()
-    return Dataset(settings["name"], settings["split"], tuple(settings["classes"]), tuple(recordings), notes)
+    return Dataset(settings["name"], settings["split"], tuple(settings["classes"]), tuple(recordings), notes=notes)
 
 
 def settings_of(dataset: Dataset, what: str, sampling: Sampling, halve: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from saccade.datasets.open import open_dataset
 from saccade.datasets.recording import Sampling
 from saccade.types import InputError
 from saccade.viewer.boxes import draw_boxes
-from tests.datasets.make import gen1_folder, labels_every, records
+from tests.datasets.make import gen1_folder, labels_every, records, rvt_sequence
 from tests.make.events import random_events
 from tests.make.prophesee import write_dat
 
@@ -78,6 +78,18 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert len(data.samples(open_dataset(root), Sampling())) == 6
     with pytest.raises(InputError, match=r"\.png"):
         data.check(root, out=tmp_path / "sheet.gif")
+
+
+def test_data_sets_of_stored_frames_are_checked_at_their_own_rate(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    ends = np.arange(50_000, 1_300_000, 50_000)
+    rvt_sequence(tmp_path / "rvt/train/a", records(labels_every(250_000, 3)), ends, size=(304, 240))
+    data.check(tmp_path / "rvt")
+    data.prepare(gen1_folder(tmp_path / "raw"), tmp_path / "out", rate_hz=40, bins=2, processes=1)
+    data.check(tmp_path / "out")
+    text = capsys.readouterr().out
+    assert "25 at 20 Hz" in text
+    assert "160 at 40 Hz" in text
+    assert text.count("no problems") == 2
 
 
 def test_prepare_as_a_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
