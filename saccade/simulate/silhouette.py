@@ -44,7 +44,7 @@ def bounds(parts, number):
 
 @compiled
 def _outline(part):
-    """Corners of a convex polygon with the extent of the part; a ring counts as its disc. Arcs have 40 corners, so lack 0.3 % of the radius."""
+    """A convex polygon of the part's extent; a ring counts as its disc. Arcs have 40 corners, so lack 0.3 % of the radius."""
     if part[0] == QUADRILATERAL:
         return part[1:9].copy().reshape(4, 2)
     points = np.empty((ARC + 2, 2))
