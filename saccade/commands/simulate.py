@@ -1,0 +1,90 @@
+"""SCENES OR A VIDEO -> EVENTS: `saccade simulate`."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from tqdm import tqdm
+
+from saccade.events.write import check_target, write_events
+from saccade.simulate.dataset import DatasetConfig, write_dataset
+from saccade.simulate.sensor import SensorConfig
+from saccade.simulate.video import VideoSource
+from saccade.types import InputError
+
+Source = Annotated[
+    Path,
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="DIR|VIDEO", help="Folder to write a data set to, or a video to turn into events."),
+]
+Out = Annotated[
+    Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="Of a video: the recording to write, .h5, .dat, .npz or .csv.")
+]
+AS_BUILT = SensorConfig()
+
+
+def simulate(
+    source: Source,
+    out: Out = None,
+    *,
+    recordings: int = 200,
+    seconds: float | None = None,
+    size: str | None = None,
+    seed: int = 0,
+    processes: int | None = None,
+    overwrite: bool = False,
+    sensor: SensorConfig = AS_BUILT,
+) -> None:
+    """Simulate an event camera: a data set of streets with exact boxes (`saccade simulate DIR`), or a video's events (`... VIDEO OUT`).
+
+    A data set goes to DIR/train, DIR/val and DIR/test (80, 10, 10 %): SEED.h5 (events), SEED_labels.npz (boxes at 200 Hz with track,
+    visible fraction, speed, time since it last moved), SEED.json (from which the boxes at any microsecond follow). The same command goes
+    on where it was interrupted. The same seed gives the same bytes.
+
+    Args:
+        recordings: Number of recordings of the data set.
+        seconds: Length of each recording, 8 if not given; of a video, how much of it to read, all if not given.
+        size: Width x height of the sensor, 160x128 if not given; of a video, what to scale it to, its own size if not given.
+        seed: Chance begins here: another seed, another data set.
+        processes: Recordings made at the same time; as many as there are cores if not given.
+        overwrite: Replace OUT if it exists.
+    """
+    width, height = _size(size) if size is not None else (None, None)
+    if seconds is not None and not 0 < seconds < float("inf"):
+        raise InputError(f"--seconds {seconds}: expected a number above 0")
+    if out is None:
+        if source.suffix and source.is_file():
+            raise InputError(f"{source}: is a file; for the events of a video, name the file to write: saccade simulate {source} out.h5")
+        if processes is not None and processes < 1:
+            raise InputError(f"--processes {processes}: expected 1 or more")
+        config = DatasetConfig(
+            recordings=recordings, seconds=seconds or 8.0, width=width or 160, height=height or 128, seed=seed, sensor=sensor
+        )
+        _dataset(source, config, processes)
+    else:
+        check_target(out, source, overwrite)
+        _video(VideoSource(source, width=width, height=height, seconds=seconds, sensor=sensor, seed=seed), out, overwrite)
+
+
+def _size(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text.strip().lower())
+    if not match or not int(match[1]) or not int(match[2]):
+        raise InputError(f"--size {text}: expected width x height in pixels, e.g. 160x128")
+    return int(match[1]), int(match[2])
+
+
+def _dataset(folder: Path, config: DatasetConfig, processes: int | None) -> None:
+    with tqdm(total=config.recordings, desc="simulating", unit=" recordings", leave=False, disable=None) as bar:
+        paths = write_dataset(folder, config, processes, lambda path, seconds: bar.update())
+    total = sum(path.stat().st_size for path in paths)
+    print(f"{folder}: {len(paths)} recordings of {config.seconds:g} s, {config.width} x {config.height}, {total / 1e6:.1f} MB of events")
+
+
+def _video(video: VideoSource, out: Path, overwrite: bool) -> None:
+    with video, tqdm(total=video.frames, desc="simulating", unit=" frames", leave=False, disable=None) as bar:
+        count = write_events(
+            video, out, width=video.width, height=video.height, source_path=video.path, overwrite=overwrite,
+            progress=lambda events: bar.update(video.position - bar.n),
+        )  # fmt: skip
+    print(f"{out}: {count:,} events, {video.width} x {video.height}, {out.stat().st_size / 1e6:.1f} MB")

@@ -1,0 +1,1 @@
+"""SCENES -> EVENTS + EXACT BOXES at any time."""
