@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from saccade.representation.frames import frames
 from saccade.simulate.plan import make_scene
 from saccade.simulate.render import Renderer, render, steps
 from saccade.simulate.scene import Scene, Tracks
@@ -188,3 +189,12 @@ def test_times_outside_the_recording_are_refused() -> None:
     for times in ([-1], [1_000_001], [5, 4]):
         with pytest.raises(InputError, match="within 0 to 1000000 us"):
             scene.truth(np.array(times))
+
+
+def test_a_simulation_is_a_source_like_any_other() -> None:
+    """Frames of a live simulation are those of its events."""
+    simulation = simulate(make_scene(1, 64, 48, 0.4))
+    live = [frame.data.copy() for frame in frames(simulation, rate_hz=100)]
+    stored = [frame.data for frame in frames(Events.join(list(simulation)), rate_hz=100)]
+    assert len(live) > 30
+    assert np.array_equal(live, stored)
