@@ -90,8 +90,8 @@ def bounds_in_image(parts, number, width, height):
             points = _cut(_cut(points, 1, 0.0, -1.0), 1, float(height), 1.0)
             if len(points) == 0:
                 continue
-            left, right = points[:, 0].min(), points[:, 0].max()
-            top, bottom = points[:, 1].min(), points[:, 1].max()
+            left, right = max(points[:, 0].min(), 0.0), min(points[:, 0].max(), float(width))  # a cut is exact but for rounding
+            top, bottom = max(points[:, 1].min(), 0.0), min(points[:, 1].max(), float(height))
         box = (min(box[0], left), min(box[1], top), max(box[2], right), max(box[3], bottom))
     return box
 

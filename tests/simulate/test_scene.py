@@ -136,6 +136,10 @@ def test_the_data_are_as_varied_as_promised() -> None:
     still = np.concatenate([truth.still_us for truth in truths])
     assert np.mean(still > 250_000) >= 0.25
     assert sum(scene.camera_moves for scene in scenes) == 30
+    boxes = np.concatenate([truth.boxes for truth in truths])
+    assert (boxes[:, 2:] > boxes[:, :2]).all()
+    assert boxes.min() >= 0
+    assert (boxes <= [160, 128, 160, 128]).all()
     classes = np.bincount(np.concatenate([truth.classes for truth in truths]), minlength=3) / len(still)
     assert len(CLASSES) == 3
     assert classes.min() > 0.15
