@@ -8,13 +8,17 @@ from typing import Any
 
 import tyro
 
+from saccade.commands.data import check, prepare
 from saccade.commands.recordings import convert, demo, info, view
+from saccade.commands.simulate import simulate
 from saccade.commands.weights import weights
 from saccade.types import InputError
 
-__all__ = ["COMMANDS", "convert", "demo", "info", "main", "view", "weights"]
+__all__ = ["COMMANDS", "check", "convert", "demo", "info", "main", "prepare", "simulate", "view", "weights"]
 
-COMMANDS: dict[str, Callable[..., Any]] = {"demo": demo, "info": info, "convert": convert, "view": view, "weights": weights}
+COMMANDS: dict[str, Callable[..., Any]] = {
+    function.__name__: function for function in (demo, info, convert, view, simulate, check, prepare, weights)
+}
 
 
 def main() -> None:

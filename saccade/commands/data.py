@@ -1,5 +1,6 @@
 """DATA SET -> what is in it, and a cache of it: `saccade check | prepare`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,7 +9,7 @@ import tyro
 from tqdm import tqdm
 
 from saccade.datasets.check import check_dataset, shared_recordings
-from saccade.datasets.open import Kind, open_dataset
+from saccade.datasets.open import Kind, fixed_sampling, open_dataset
 from saccade.datasets.prepare import prepare as prepare_dataset
 from saccade.datasets.recording import Dataset, Sampling
 from saccade.datasets.splits import FOLDERS
@@ -31,8 +32,7 @@ def check(
     *,
     split: Split | None = None,
     kind: Kind | None = None,
-    rate_hz: float = 20.0,
-    histogram: Literal["exact", "published"] = "exact",
+    rate_hz: float | None = None,
     deep: bool = False,
     out: Path | None = None,
 ) -> None:
@@ -41,17 +41,17 @@ def check(
     Args:
         split: Only this one, instead of all that are there.
         kind: What the data set is, where its content doesn't tell.
-        rate_hz: Frames per second that the labels are matched with.
-        histogram: An RVT tree has published ones.
+        rate_hz: Frames per second that the labels are matched with; 20, or that of stored frames, if not given.
         deep: Decode every event, too; takes as long as reading all of it.
         out: Write a picture of labelled frames with their boxes, a .png; with several splits, one for each (OUT_train.png).
     """
     if out is not None and out.suffix.lower() != ".png":
         raise InputError(f"{out}: unknown suffix {out.suffix!r}; expected .png")
-    sampling = Sampling(rate_hz=rate_hz, histogram=histogram)
     datasets = [open_dataset(dataset, split, kind)] if split else _all_splits(dataset, kind)
     problems = 0
     for one in datasets:
+        sampling = fixed_sampling(one) or Sampling()
+        sampling = replace(sampling, rate_hz=rate_hz or sampling.rate_hz)
         with tqdm(total=len(one.recordings), desc=f"checking {one.split}", unit=" recordings", leave=False, disable=None) as bar:
             report = check_dataset(one, sampling, deep=deep, progress=lambda name, bar=bar: bar.update())  # type: ignore[misc]
         problems += len(report.problems)
@@ -59,7 +59,7 @@ def check(
         if out is not None:
             path = out if len(datasets) == 1 else out.with_stem(f"{out.stem}_{one.split}")
             drawn = samples(one, sampling)
-            write_boxed_sheet(path, drawn, one.classes, f"{one.name}, {one.split}, {rate_hz:g} Hz")
+            write_boxed_sheet(path, drawn, one.classes, f"{one.name}, {one.split}, {sampling.rate_hz:g} Hz")
             print(f"{'picture':12}{path}, {len(drawn)} frames")
         print()
     shared = shared_recordings(datasets)

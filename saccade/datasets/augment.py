@@ -100,7 +100,7 @@ def _sources(side: int, zoom: float, start: float) -> tuple[int, np.ndarray]:
 
 @compiled
 def _gather(frames: np.ndarray, rows: np.ndarray, columns: np.ndarray, result: np.ndarray) -> None:
-    """RESULT[..., i, j] = FRAMES[..., rows[i], columns[j]]; unsigned, or numba asks of every pixel whether its index counts from the end."""
+    """RESULT[..., i, j] = FRAMES[..., rows[i], columns[j]]; unsigned, or numba asks of each pixel whether its index counts from the end."""
     steps, channels = frames.shape[:2]
     for step in range(steps):
         for channel in range(channels):

@@ -29,8 +29,8 @@ class RecordingReport:
     boxes: tuple[int, ...] = ()  # per class
     dropped: Counter = field(default_factory=Counter)  # boxes, by the rule
     duplicates: int = 0  # boxes equal to another to the last digit
-    outside: int = 0  # labelled instants that no event of the recording is near
-    unmatched: int = 0  # labelled instants inside the recording that get no frame
+    outside: int = 0  # labelled instants before or after the recording
+    unmatched: int = 0  # labelled instants inside the recording that get no frame: another instant is nearer, or none ends near enough
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,14 @@ class DatasetReport:
     split: str
     classes: tuple[str, ...]
     recordings: tuple[RecordingReport, ...]
+    missing: tuple[str, ...]
     notes: tuple[str, ...]
     sampling: Sampling
 
     @property
     def problems(self) -> list[str]:
         """What must be mended, or at least known."""
-        found = list(self.notes)
+        found = list(self.missing)
         for recording in self.recordings:
             found += [f"{recording.name}: {problem}" for problem in recording.problems]
         return found
@@ -54,16 +55,19 @@ class DatasetReport:
         whole = [recording for recording in self.recordings if recording.boxes]
         boxes = np.sum([recording.boxes for recording in whole], axis=0) if whole else np.zeros(len(self.classes), np.int64)
         instants, frames = sum(r.instants for r in whole), sum(r.frames for r in whole)
+        lost = sum(recording.unmatched + recording.outside for recording in whole)
         dropped = sum((recording.dropped for recording in whole), Counter())
         seconds = sum(recording.duration_us for recording in whole) / 1e6
         lines = [
             ("data set", f"{self.name}, split {self.split}"),
             ("recordings", f"{len(self.recordings):,}, {seconds / 3600:.2f} h, {len(self.recordings) - len(whole):,} broken"),
-            ("frames", f"{frames:,} at {self.sampling.rate_hz:g} Hz, {instants:,} of them labelled"),
+            ("frames", f"{frames:,} at {self.sampling.rate_hz:g} Hz"),
+            ("labelled", f"{instants:,} instants, {lost:,} of them get no frame"),
             ("boxes", ", ".join(f"{n:,} {name}" for name, n in zip(self.classes, boxes.tolist(), strict=True))),
             ("dropped", ", ".join(f"{n:,} {reason}" for reason, n in dropped.items() if n) or "none"),
         ]
         text = [f"{name:12}{value}" for name, value in lines]
+        text += [f"note: {note}" for note in self.notes]
         problems = self.problems
         text += [f"problem: {problem}" for problem in problems[:LISTED]]
         if len(problems) > LISTED:
@@ -81,7 +85,7 @@ def check_dataset(
         reports.append(_check_one(recording, len(dataset.classes), sampling, deep))
         if progress:
             progress(recording.name)
-    return DatasetReport(dataset.name, dataset.split, dataset.classes, tuple(reports), dataset.notes, sampling)
+    return DatasetReport(dataset.name, dataset.split, dataset.classes, tuple(reports), dataset.missing, dataset.notes, sampling)
 
 
 def _check_one(recording: LabelledRecording, classes: int, sampling: Sampling, deep: bool) -> RecordingReport:
@@ -102,7 +106,7 @@ def _check_one(recording: LabelledRecording, classes: int, sampling: Sampling, d
 
 def _place_labels(report: RecordingReport, instants_us: np.ndarray, ends_us: np.ndarray, sampling: Sampling) -> RecordingReport:
     step_us = float(sampling.step_us)
-    inside = (instants_us > ends_us[0] - step_us) & (instants_us <= ends_us[-1])
+    inside = (instants_us >= ends_us[0] - step_us) & (instants_us <= ends_us[-1] + step_us)  # a step of grace: sensors may be silent
     tolerance_us = min(step_us, int(np.diff(ends_us).min())) / 2 if len(ends_us) > 1 else step_us / 2
     unmatched = int((match(instants_us, ends_us, tolerance_us).unused & inside).sum())
     duration_us = int(ends_us[-1] - ends_us[0] + step_us)
@@ -116,12 +120,19 @@ def _problems(report: RecordingReport, t: np.ndarray, recording: LabelledRecordi
     if not len(t):
         found.append("has no label that counts")
     if report.outside:
-        found.append(f"{report.outside} labelled instants lie outside the recording; is the labels' clock that of the events?")
+        found.append(
+            f"{report.outside} labelled instants lie outside the recording; are their times those of the events? "
+            "(in csv and COCO, elapsed_us is the time since the first event)"
+        )
     if report.duplicates:
         found.append(f"{report.duplicates} boxes repeat another one exactly")
     if deep and isinstance(recording, EventRecording):
         with recording.open() as reader:
-            found += measure(reader, width=reader.width, height=reader.height).warnings(recording.path)
+            statistics = measure(reader, width=reader.width, height=reader.height)
+        if statistics.backwards:
+            found.append(f"time runs backwards at {statistics.backwards:,} events; mend it with `saccade convert --sort`")
+        if statistics.outside:
+            found.append(f"{statistics.outside:,} events lie outside the sensor; they are left out of the frames")
     return found
 
 

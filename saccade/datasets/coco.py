@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from saccade.datasets.label_csv import TIMES
+from saccade.datasets.label_csv import TIMES, first_event_us
 from saccade.datasets.labels import RawLabels, from_columns
 from saccade.events.files import check_readable
 from saccade.types import InputError
@@ -35,16 +35,19 @@ def categories_in(path: Path) -> dict[int, str]:
     return dict(sorted((item["id"], str(item["name"])) for item in _parsed(path)["categories"]))
 
 
-def read_coco(path: Path, file_name: str, classes: tuple[str, ...]) -> RawLabels:
+def read_coco(path: Path, file_name: str, classes: tuple[str, ...], events: Path) -> RawLabels:
     """Labels of one recording out of a file that holds those of all.
 
     images       {"id", "file_name": the recording, and the time of the labelled instant: "time_us", or "time_s" in seconds}
-                 (also t_us, timestamp_us, ...); an image without annotations is an instant without objects
+                 (also t_us, timestamp_us, ..., or elapsed_us, elapsed_s since the first event of the recording EVENTS);
+                   an image without annotations is an instant without objects
     annotations  {"image_id", "category_id", "bbox": [x, y, w, h] in pixels, optional "track_id"}; "iscrowd": 1 isn't used
     categories   {"id", "name"}; classes are in the order of their ids
     """
     content = _parsed(path)
-    times = {image["id"]: image["us"] for image in content["images"] if image["file_name"] == file_name}
+    own = [image for image in content["images"] if image["file_name"] == file_name]
+    zero_us = first_event_us(events) if any(image["elapsed"] for image in own) else 0
+    times = {image["id"]: image["us"] + zero_us * image["elapsed"] for image in own}
     indices = {number: classes.index(name) for number, name in categories_in(path).items() if name in classes}
     rows = [item for item in content["annotations"] if item["image_id"] in times and not item.get("iscrowd")]
     try:
@@ -71,7 +74,7 @@ def _parse(path: Path, changed_ns: int) -> dict[str, Any]:
         content = json.loads(path.read_text())
         images, annotations, categories = content["images"], content["annotations"], content["categories"]
         for image in images:
-            image["us"] = _time_us(image)
+            image["us"], image["elapsed"] = _time_us(image)
             image["file_name"] = str(image["file_name"])
         known = {image["id"] for image in images}
         if len(known) != len(images):
@@ -84,9 +87,10 @@ def _parse(path: Path, changed_ns: int) -> dict[str, Any]:
         raise InputError(f"{path}: {error!r}; {EXPECTED}") from error
 
 
-def _time_us(image: dict[str, Any]) -> int:
+def _time_us(image: dict[str, Any]) -> tuple[int, bool]:
+    """(microseconds, whether they count from the first event)."""
     for name, factor in TIMES.items():
         if name in image:
             value = image[name]
-            return value if factor == 1.0 and isinstance(value, int) else round(float(value) * factor)
+            return value if factor == 1.0 and isinstance(value, int) else round(float(value) * factor), name.startswith("elapsed")
     raise ValueError(f"image {image.get('id')!r} has no time: none of time_us, time_s, t_us, timestamp_us, ...")

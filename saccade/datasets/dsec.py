@@ -22,7 +22,7 @@ def open_dsec(chosen: Selection, own_rules: LabelRules | None = None, halve: Hal
 
     The boxes belong to the distorted view of the left event camera, so the events are used as they are, without rectify_map.h5.
     """
-    recordings, notes = [], []
+    recordings, missing = [], []
     used = own_rules or DSEC
     for tracks in chosen.files(TRACKS):
         sequence = tracks.parent.parent.parent if tracks.parent.parent.name == "object_detections" else tracks.parent
@@ -31,10 +31,10 @@ def open_dsec(chosen: Selection, own_rules: LabelRules | None = None, halve: Hal
             continue
         events = _events_of(sequence)
         if events is None:
-            notes.append(f"{tracks}: no events for it; expected {sequence}/events/left/events.h5 or {sequence}/events.h5")
+            missing.append(f"{tracks}: no events for it; expected {sequence}/events/left/events.h5 or {sequence}/events.h5")
         else:
             recordings.append(EventRecording(name, events, ruled(partial(read_boxes, tracks), used), SENSOR, halve or "no"))
-    return Dataset("dsec", chosen.split, used.classes, tuple(recordings), tuple(notes))
+    return Dataset("dsec", chosen.split, used.classes, tuple(recordings), tuple(missing))
 
 
 def _events_of(sequence: Path) -> Path | None:

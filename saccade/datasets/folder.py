@@ -39,9 +39,9 @@ def open_folder(root: Path, chosen: Selection, own_rules: LabelRules | None = No
     classes = own_rules.classes if own_rules else _classes(base, coco)
     rules = own_rules or LabelRules(classes=classes)
     recordings: list[EventRecording] = []
-    notes: list[str] = []
+    missing: list[str] = []
     for path in coco:
-        _add_coco(path, chosen, rules, halve, recordings, notes)
+        _add_coco(path, chosen, rules, halve, recordings, missing)
     for label in labels:
         ending = next(ending for ending in ENDINGS if label.name.endswith(ending))
         name = chosen.name_of(label, ending)
@@ -49,27 +49,25 @@ def open_folder(root: Path, chosen: Selection, own_rules: LabelRules | None = No
             continue
         events = _beside(label, label.name[: -len(ending)])
         if events is None:
-            notes.append(f"{label}: has no recording beside it; expected {label.name[: -len(ending)]} with {', '.join(RECORDINGS[:-1])}")
+            missing.append(f"{label}: has no recording beside it; expected {label.name[: -len(ending)]} with {', '.join(RECORDINGS[:-1])}")
         else:
-            recordings.append(EventRecording(name, events, ruled(partial(read_csv, label, classes), rules), halve=halve or "no"))
-    if chosen.by_hash:
-        notes.append("no subfolders train, val, test and no splits.json: recordings are split 8 : 1 : 1 by a hash of their names")
-    return Dataset("folder", chosen.split, rules.classes, tuple(sorted(recordings, key=lambda r: r.name)), tuple(notes))
+            recordings.append(EventRecording(name, events, ruled(partial(read_csv, label, classes, events), rules), halve=halve or "no"))
+    return Dataset("folder", chosen.split, rules.classes, tuple(sorted(recordings, key=lambda r: r.name)), tuple(missing))
 
 
 def _add_coco(
-    path: Path, chosen: Selection, rules: LabelRules, halve: Halve | None, recordings: list[EventRecording], notes: list[str]
+    path: Path, chosen: Selection, rules: LabelRules, halve: Halve | None, recordings: list[EventRecording], missing: list[str]
 ) -> None:
     for file_name in recordings_in(path):
         events = next((found for place in (path.parent, chosen.folder) if (found := place / file_name).is_file()), None)
         if events is None:
-            notes.append(f"{path}: names the recording {file_name!r}, which isn't there; expected it beside the json, or a path from there")
+            missing.append(f"{path}: names the recording {file_name!r}, which isn't there; expected a path from the json's folder")
             continue
         if not events.resolve().is_relative_to(chosen.folder.resolve()):
             continue  # of another split
         name = chosen.name_of(chosen.folder / events.resolve().relative_to(chosen.folder.resolve()), events.suffix)
         if chosen.has(name):
-            read = partial(read_coco, path, file_name, rules.classes)
+            read = partial(read_coco, path, file_name, rules.classes, events)
             recordings.append(EventRecording(name, events, ruled(read, rules), halve=halve or "no"))
 
 

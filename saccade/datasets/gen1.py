@@ -1,5 +1,6 @@
 """`*_td.dat` + `*_bbox.npy` -> DATA SET: Gen1, 1 Mpx and eTraM straight from the events, at any rate."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,19 +38,31 @@ FAMILIES = {
 
 def recognise(chosen: Selection) -> str | None:
     """Which family a folder holds: DAT files are Gen1's or 1 Mpx's, by the sensor in their header; others of 1280 x 720 are eTraM's."""
-    pair = next(((label, events) for label in chosen.files(f"*{LABELS}") if (events := events_of(label))), None)
-    if pair is None:
+    path, size = _first_sensor(events for label in chosen.files(f"*{LABELS}") if (events := events_of(label)))
+    if path is None:
         return None
-    with open_events(pair[1]) as reader:
-        size = reader.width, reader.height
-    dat = ".dat" in pair[1].name
+    dat = ".dat" in path.name
     found = next((kind for kind, family in FAMILIES.items() if family.sensor == size and (kind == "etram") != dat), None)
     if found is None:
         raise InputError(
-            f"{pair[1]}: a sensor of {size[0]} x {size[1]} is none of Gen1 (304 x 240), 1 Mpx, eTraM (1280 x 720); "
+            f"{path}: a sensor of {size[0]} x {size[1]} is none of Gen1 (304 x 240), 1 Mpx, eTraM (1280 x 720); "
             "for recordings of your own, name each label file NAME.csv (see kind='folder')"
         )
     return found
+
+
+def _first_sensor(paths: Iterable[Path]) -> tuple[Path | None, tuple[int, int]]:
+    """The first recording that can be opened, and its sensor. Broken ones are reported when they are used."""
+    broken = None
+    for path in paths:
+        try:
+            with open_events(path) as reader:
+                return path, (reader.width, reader.height)
+        except InputError as error:
+            broken = broken or error
+    if broken:
+        raise broken
+    return None, (0, 0)
 
 
 def events_of(label: Path) -> Path | None:
@@ -61,31 +74,25 @@ def open_family(chosen: Selection, kind: str, own_rules: LabelRules | None = Non
     """Training rules for the split train, evaluation rules for the others, unless OWN_RULES are given."""
     family = FAMILIES[kind]
     used = own_rules or (family.training if chosen.split == "train" else family.evaluation)
-    recordings, notes, ignored = [], [], 0
+    recordings, missing, ignored = [], [], 0
     for label in chosen.files(f"*{LABELS}"):
         name = chosen.name_of(label, LABELS)
         if not chosen.has(name):
             continue
         events = events_of(label)
         if events is None:
-            notes.append(f"{label}: has no recording beside it; expected {label.name[: -len(LABELS)]}_td.dat")
+            missing.append(f"{label}: has no recording beside it; expected {label.name[: -len(LABELS)]}_td.dat")
         elif name.rsplit("/", 1)[-1] in family.ignored:
             ignored += 1
         else:
             recordings.append(EventRecording(name, events, ruled(partial(read_boxes, label), used), family.sensor, halve or family.halve))
-    if ignored:
-        notes.append(f"{ignored} recordings left out as the field does: the rules leave no label in them")
-    unlabelled = [path for path in chosen.files("*_td.dat") if not path.with_name(path.name.replace("_td.dat", LABELS)).is_file()]
-    notes += [f"{path}: has no labels beside it; expected {path.name.replace('_td.dat', LABELS)}" for path in unlabelled]
-    _check_sensor(recordings[:1], kind, family)
-    return Dataset(kind, chosen.split, used.classes, tuple(recordings), tuple(notes))
-
-
-def _check_sensor(first: list[EventRecording], kind: str, family: Family) -> None:
-    for recording in first:
-        with open_events(recording.path) as reader:
-            if (reader.width, reader.height) != family.sensor:
-                raise InputError(
-                    f"{recording.path}: states a sensor of {reader.width} x {reader.height}, {kind} has "
-                    f"{family.sensor[0]} x {family.sensor[1]}; give the kind that it is"
-                )
+    alone = [path for path in chosen.files("*_td.dat") if not path.with_name(path.name.replace("_td.dat", LABELS)).is_file()]
+    unlabelled = [path for path in alone if chosen.has(chosen.name_of(path, "_td.dat"))]
+    missing += [f"{path}: has no labels beside it; expected {path.name.replace('_td.dat', LABELS)}" for path in unlabelled]
+    if recordings:
+        path, (width, height) = _first_sensor([recording.path for recording in recordings])
+        if (width, height) != family.sensor:
+            expected = f"{family.sensor[0]} x {family.sensor[1]}"
+            raise InputError(f"{path}: states a sensor of {width} x {height}, {kind} has {expected}; give the kind that it is")
+    notes = (f"{ignored} recordings left out as the field does: the rules leave no label in them",) if ignored else ()
+    return Dataset(kind, chosen.split, used.classes, tuple(recordings), tuple(missing), notes)

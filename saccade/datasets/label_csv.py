@@ -7,9 +7,11 @@ import numpy as np
 
 from saccade.datasets.labels import RawLabels, from_columns
 from saccade.events.files import check_readable
+from saccade.events.open import open_events
 from saccade.types import InputError
 
-TIMES = {f"{name}_{unit}": factor for name in ("t", "ts", "time", "timestamp") for unit, factor in (("us", 1.0), ("ms", 1e3), ("s", 1e6))}
+UNITS = (("us", 1.0), ("ms", 1e3), ("s", 1e6))
+TIMES = {f"{name}_{unit}": factor for name in ("t", "ts", "time", "timestamp", "elapsed") for unit, factor in UNITS}
 SIZES = ("x", "y", "w", "h"), ("x", "y", "width", "height")
 CORNERS = ("x1", "y1", "x2", "y2"), ("left", "top", "right", "bottom"), ("xmin", "ymin", "xmax", "ymax")
 CLASSES = ("class", "class_id", "label", "category", "class_name")
@@ -17,10 +19,11 @@ TRACKS = ("track", "track_id")
 EXPECTED = "expected a first line such as t_us,x,y,w,h,class or t_s,x1,y1,x2,y2,class,track"
 
 
-def read_csv(path: Path, classes: tuple[str, ...]) -> RawLabels:
-    """One box a line, columns found by the names in the first line. CLASSES: the names that a class may have, in the order of indices.
+def read_csv(path: Path, classes: tuple[str, ...], events: Path) -> RawLabels:
+    """One box a line, columns found by the names in the first line. CLASSES: the names of classes, by index.
 
-      time     t_us (microseconds), t_ms or t_s (seconds), on the clock of the recording's events; also time_us, timestamp_us, ...
+      time     t_us (microseconds), t_ms or t_s (seconds), on the clock of the recording's events; also time_us, timestamp_us, ...;
+               elapsed_us, elapsed_ms or elapsed_s: since the first event of the recording EVENTS
       box      x, y, w, h (top left corner and size in pixels) or x1, y1, x2, y2 (also left, top, right, bottom or xmin, ymin, xmax, ymax)
       class    a name, or an index from 0 on; also class_id, label, category
       track    optional: a number that stays with the object; also track_id
@@ -36,13 +39,14 @@ def read_csv(path: Path, classes: tuple[str, ...]) -> RawLabels:
         what = "time with a unit" if time is None else "box" if box is None else "class"
         raise InputError(f"{path}: no column for the {what} among {', '.join(names)}; {EXPECTED}")
     places = [names.index(name) for name in box]
+    zero_us = first_event_us(events) if names[time].startswith("elapsed") else 0
     instants, table, numbers = [], [], []
     for line, row in enumerate(rows, 2):
         if not any(cell.strip() for cell in row):
             continue
         try:
             cells = [row[i].strip() for i in (time, *places, kind)]
-            instants.append(_time_us(cells[0], factor))
+            instants.append(zero_us + _time_us(cells[0], factor))
             if not any(cells[1:5]):
                 continue
             table.append([float(cell) for cell in cells[1:5]])
@@ -56,6 +60,11 @@ def read_csv(path: Path, classes: tuple[str, ...]) -> RawLabels:
     whole = np.array(numbers, np.int64).reshape(-1, 3)
     columns = {"t": whole[:, 0], "class_id": whole[:, 1], "track_id": whole[:, 2], **dict(zip("xywh", boxes.T, strict=True))}
     return from_columns(columns, str(path), np.array(instants, np.int64))
+
+
+def first_event_us(events: Path) -> int:
+    with open_events(events) as reader:
+        return reader.start_us
 
 
 def class_index(cell: str, classes: tuple[str, ...]) -> int:

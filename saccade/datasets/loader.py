@@ -2,8 +2,10 @@
 
 import logging
 import signal
+import sys
 from collections.abc import Iterator
 from itertools import count
+from types import TracebackType
 
 import torch
 from torch.utils.data import DataLoader
@@ -109,4 +111,11 @@ class _Steps(TorchDataset):
 def _start_worker(_: int) -> None:
     """Ctrl-C reaches the whole group of processes: the main one ends its workers, they needn't say a word."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.excepthook = _hook
     torch.set_num_threads(1)
+
+
+def _hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """The thread that hands tensors over reports here if the main process goes in the middle of it: nothing is wrong with the worker."""
+    if not issubclass(kind, ConnectionError | EOFError):
+        sys.__excepthook__(kind, error, trace)

@@ -1,17 +1,21 @@
 """FOLDER -> DATA SET: one call for every kind, recognised by what the folder holds."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from saccade.datasets import dsec, folder, gen1, prepared, rvt_tree, synthetic
+from saccade.datasets.prepared import PreparedFrames
 from saccade.datasets.raw_events import Halve
-from saccade.datasets.recording import Dataset
+from saccade.datasets.recording import Dataset, Sampling
 from saccade.datasets.rules import LabelRules
+from saccade.datasets.rvt_tree import RvtRecording
 from saccade.datasets.splits import Selection, select
 from saccade.types import InputError
 
 Kind = Literal["gen1", "1mpx", "rvt", "dsec", "etram", "synthetic", "folder"]
 KINDS = ("gen1", "1mpx", "rvt", "dsec", "etram", "synthetic", "folder")
+BY_HASH = "no subfolders train, val, test and no splits.json: recordings are split 8 : 1 : 1 by a hash of their names"
 EXPECTED = """expected one of
   gen1, 1mpx, etram: NAME_td.dat (etram: NAME_td.h5) + NAME_bbox.npy
   rvt: NAME/labels_v2/labels.npz + NAME/event_representations_v2/stacked_histogram_dt=50_nbins=10/event_representations.h5
@@ -43,10 +47,18 @@ def open_dataset(
         raise InputError(f"{root}: no data set we know in it; {EXPECTED}")
     dataset = _open(root, chosen, found, rules, halve)
     if not dataset.recordings:
-        how = " (without subfolders or splits.json, recordings are split 8 : 1 : 1 by their names)" if chosen.by_hash else ""
-        notes = "".join(f"\n  {note}" for note in dataset.notes[:5])
+        how = f" ({BY_HASH})" if chosen.by_hash else ""
+        notes = "".join(f"\n  {note}" for note in dataset.missing[:5])
         raise InputError(f"{root}: no recordings of kind {found} in the split {split!r}{how}; {EXPECTED}{notes}")
-    return dataset
+    return replace(dataset, notes=(*dataset.notes, BY_HASH)) if chosen.by_hash else dataset
+
+
+def fixed_sampling(dataset: Dataset) -> Sampling | None:
+    """The only sampling that a data set of stored frames can serve; None = any."""
+    first = dataset.recordings[0]
+    if isinstance(first, PreparedFrames):
+        return first.sampling
+    return first.stored[0].sampling if isinstance(first, RvtRecording) and first.stored else None
 
 
 def _recognise(root: Path, chosen: Selection) -> str | None:

@@ -44,7 +44,11 @@ class PreparedFrames:
 
     @cached_property
     def _ends_us(self) -> Ends:
-        return load_arrays(self.path.with_suffix(".npz"))["ends_us"]
+        path = self.path.with_suffix(".npz")
+        arrays = load_arrays(path)
+        if "ends_us" not in arrays:
+            raise InputError(f"{path}: not written by prepare; delete it and prepare again")
+        return arrays["ends_us"]
 
     @property
     def width(self) -> int:
@@ -123,7 +127,7 @@ def open_prepared(chosen: Selection) -> Dataset:
     if not recordings:
         raise InputError(f"{chosen.folder}: none of its {missing} recordings is prepared yet; run `saccade prepare` again, it goes on")
     notes = (f"{missing} recordings aren't prepared yet; run `saccade prepare` again, it goes on",) if missing else ()
-    return Dataset(settings["name"], settings["split"], tuple(settings["classes"]), tuple(recordings), notes)
+    return Dataset(settings["name"], settings["split"], tuple(settings["classes"]), tuple(recordings), notes=notes)
 
 
 def settings_of(dataset: Dataset, what: str, sampling: Sampling, halve: str) -> dict[str, Any]:

@@ -96,7 +96,8 @@ class Dataset:
     split: str
     classes: tuple[str, ...]
     recordings: Sequence[LabelledRecording]
-    notes: tuple[str, ...] = ()  # what was left out, and why
+    missing: tuple[str, ...] = ()  # files without their partner: recordings without labels, labels without a recording
+    notes: tuple[str, ...] = ()  # what else was left out or decided, and why
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from saccade.types import InputError, Labels, Times
 ETRAM_CLASSES = ("pedestrian", "car", "bicycle", "bus", "motorbike", "truck", "tram", "wheelchair")
 DSEC_CLASSES = ("pedestrian", "rider", "car", "bus", "truck", "bicycle", "motorcycle", "train")
 STRETCH_MOST = Fraction(5, 1000)  # how far a label clock may run off a whole rate and still be taken for it
+THINNED_WITHIN_US = 2000  # of the grid of the rate to which labels are thinned, as published
 DRIFT_LEAST_US = 1000  # less than this over all labels isn't worth a grid of fractions
 
 
@@ -29,6 +30,7 @@ class LabelRules:
     least_diagonal: float = 0.0
     after_us: int | None = None  # instants at or before this count as not labelled
     widest: float | None = None  # fraction of the sensor's width
+    least_visible: float = 0.0  # fraction of the object that is to be seen, where the labels know it
     rate_hz: float | None = None  # denser labels are thinned to this rate, others count as not labelled
 
     def index_of(self, classes: np.ndarray) -> np.ndarray:
@@ -45,8 +47,8 @@ GEN1_EVALUATION = LabelRules(classes=GEN1_CLASSES, least_side=10, least_diagonal
 GEN1_TRAINING = LabelRules(classes=GEN1_CLASSES, least_side=10, least_diagonal=30, after_us=HALF_SECOND_US, widest=0.9)
 ONE_MPX_EVALUATION = LabelRules(classes=ONE_MPX_CLASSES, least_side=20, least_diagonal=60, after_us=HALF_SECOND_US, rate_hz=10)
 ONE_MPX_TRAINING = LabelRules(classes=ONE_MPX_CLASSES, least_side=5, widest=0.9, rate_hz=10)
-ETRAM_EVALUATION = LabelRules(classes=ETRAM_CLASSES, least_side=20, least_diagonal=60, after_us=HALF_SECOND_US)
-ETRAM_TRAINING = LabelRules(classes=ETRAM_CLASSES, least_side=5, widest=0.9)
+ETRAM_EVALUATION = LabelRules(classes=ETRAM_CLASSES, least_side=20, least_diagonal=60, after_us=HALF_SECOND_US, rate_hz=10)
+ETRAM_TRAINING = LabelRules(classes=ETRAM_CLASSES, least_side=5, widest=0.9, rate_hz=10)  # its authors took over those of 1 Mpx
 DSEC = LabelRules(classes=DSEC_CLASSES)
 
 # Recordings that the field leaves out, because the rules leave no label in them.
@@ -120,6 +122,7 @@ def apply_rules(raw: RawLabels, rules: LabelRules, width: int, height: int, scal
         "too early": raw.t <= rules.after_us if rules.after_us is not None else np.zeros(len(raw.t), np.bool_),
         "outside the sensor": (sides <= 0).any(axis=1),
         "too small": (sides < rules.least_side).any(axis=1) | ((sides**2).sum(axis=1) < rules.least_diagonal**2),
+        "hidden": raw.visible < rules.least_visible if raw.visible is not None else np.zeros(len(raw.t), np.bool_),
         "too wide": sides[:, 0] > (rules.widest or np.inf) * width,
     }
     kept, dropped = np.ones(len(raw.t), np.bool_), {}
@@ -142,12 +145,12 @@ def _ruled(read: Callable[[], RawLabels], rules: LabelRules, width: int, height:
 
 
 def _thinned(instants_us: Times, clock: Clock, rate_hz: float | None) -> Instants:
-    """The instants nearest to a grid of RATE_HZ from the first one on, at most one for each of its ends."""
+    """The instants on a grid of RATE_HZ from the first one on, at most one for each of its ends."""
     if rate_hz is None or len(instants_us) < 2:
         return instants_us
     if rate_hz <= 0:
         raise InputError(f"LabelRules: rate_hz={rate_hz} must be above 0")
     grid = clock.grid(rate_hz)
     ends = ends_between(grid, 0, grid.index(int(instants_us[-1])) + 1)
-    chosen = match(instants_us, ends, float(grid.step_us // 2)).instants
+    chosen = match(instants_us, ends, min(THINNED_WITHIN_US, float(grid.step_us // 2))).instants
     return instants_us[chosen[chosen >= 0]]

@@ -35,9 +35,14 @@ class Stored:
     def step_us(self) -> float:
         return float(np.median(np.diff(self.ends_us))) if len(self.ends_us) > 1 else float(self.window_us)
 
+    @property
+    def sampling(self) -> Sampling:
+        rate_hz = float(f"{1e6 / self.step_us:.3g}")  # windows were stretched between labels
+        return Sampling(rate_hz=rate_hz, window_us=self.window_us, bins=self.bins, histogram="published")
+
     def serves(self, sampling: Sampling) -> bool:
         window_us = sampling.window_us if sampling.kind == "sliding" else self.step_us
-        same_step = abs(self.step_us - float(sampling.step_us)) <= 0.01 * self.step_us  # windows were stretched between labels
+        same_step = abs(self.step_us - float(sampling.step_us)) <= 0.01 * self.step_us
         return same_step and abs(window_us - self.window_us) <= 0.01 * self.window_us and sampling.bins == self.bins
 
     def __str__(self) -> str:
@@ -138,13 +143,13 @@ def open_rvt(chosen: Selection, own_rules: LabelRules | None = None) -> Dataset:
     names = [folder.relative_to(chosen.folder).as_posix() for folder in folders]
     pairs = [(name, folder) for name, folder in zip(names, folders, strict=True) if chosen.has(name)]
     usable = [(name, folder) for name, folder in pairs if any((folder / FRAMES).glob(f"*_dt=*/{FILES[1][:-3]}*.h5"))]
-    notes = [
+    missing = [
         f"{folder}: has labels but no frames with a rate (stacked_histogram_dt=...)"
         for name, folder in pairs
         if (name, folder) not in usable
     ]
     if not usable:
-        return Dataset("rvt", chosen.split, (), (), tuple(notes))
+        return Dataset("rvt", chosen.split, (), (), tuple(missing))
     path = find_stored(usable[0][1])[0].path
     _, _, height, width = frame_shape(path)
     families = {(304, 240): "gen1", (1280, 720): "1mpx", (640, 360): "1mpx"}
@@ -153,4 +158,4 @@ def open_rvt(chosen: Selection, own_rules: LabelRules | None = None) -> Dataset:
     family = FAMILIES[families[width, height]]
     used = own_rules or replace(family.training if chosen.split == "train" else family.evaluation, rate_hz=None)
     recordings = tuple(RvtRecording(name, folder, used, family.sensor) for name, folder in usable)
-    return Dataset("rvt", chosen.split, used.classes, recordings, tuple(notes))
+    return Dataset("rvt", chosen.split, used.classes, recordings, tuple(missing))

@@ -43,7 +43,7 @@ def select(root: Path, split: str) -> Selection:
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; expected the folder of a data set")
     if split == "all":
-        return Selection(root, split)
+        return Selection(root / "all" if (root / "all").is_dir() else root, split)  # `prepare` writes a folder all
     if split not in FOLDERS:
         raise InputError(f"{root}: unknown split {split!r}; expected train, val, test, or all")
     there = {own: root / name for own, names in FOLDERS.items() for name in names if (root / name).is_dir()}

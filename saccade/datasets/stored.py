@@ -14,7 +14,9 @@ from saccade.events.files import check_readable
 from saccade.events.hdf5 import H5PY_ERRORS
 from saccade.types import InputError
 
-COMPRESSION = hdf5plugin.Blosc(cname="zstd", clevel=1, shuffle=hdf5plugin.Blosc.SHUFFLE)
+# Of bytes that are mostly zero, measured on real frames: a third quicker to read and a tenth to a third smaller than level 1 with
+# shuffling; lz4 is a quarter quicker still, but two to three times as large.
+COMPRESSION = hdf5plugin.Blosc(cname="zstd", clevel=5, shuffle=hdf5plugin.Blosc.NOSHUFFLE)
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def open_synthetic(root: Path, chosen: Selection, own_rules: LabelRules | None =
     if path is None:
         raise InputError(f"{root}: no dataset.json; expected a data set that `saccade simulate` wrote")
     rules = own_rules or LabelRules(classes=read_classes(path))
-    recordings, notes = [], []
+    recordings, missing = [], []
     for events in chosen.files("*.h5"):
         name = chosen.name_of(events, ".h5")
         if not chosen.has(name):
@@ -43,8 +43,8 @@ def open_synthetic(root: Path, chosen: Selection, own_rules: LabelRules | None =
         if truth.is_file():
             recordings.append(EventRecording(name, events, ruled(partial(read_truth, truth), rules), halve=halve or "no"))
         else:
-            notes.append(f"{events}: has no labels beside it; expected {truth.name}")
-    return Dataset("synthetic", chosen.split, rules.classes, tuple(recordings), tuple(notes))
+            missing.append(f"{events}: has no labels beside it; expected {truth.name}")
+    return Dataset("synthetic", chosen.split, rules.classes, tuple(recordings), tuple(missing))
 
 
 def read_classes(path: Path) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,10 @@ def _run(tasks: list[tuple[Path, RecordingConfig]], processes: int) -> Iterator[
         try:
             for future in as_completed(futures):
                 yield future.result()
+        except BrokenProcessPool as error:
+            raise InputError(
+                "simulate: a process was ended from outside, perhaps for want of memory; run it again, with fewer --processes"
+            ) from error
         except BaseException:
             stop.set()
             executor.shutdown(wait=True, cancel_futures=True)

@@ -53,7 +53,7 @@ def expose(pixels, intensity, rectangles, cutoff_hz, dark_cutoff_hz, shot_hz):
 
 @compiled
 def advance(pixels, key, start_us, end_us, refractory_us, first, out_t, out_pixel, out_p, room):
-    """Events of [start_us, end_us) of the pixels from `first` on; returns how many, and the pixel to go on with when the output is full."""
+    """Events of [start_us, end_us) of the pixels from `first` on; returns how many (-1: one has no room), and the pixel to go on with."""
     count, elapsed = 0, end_us - start_us
     for pixel in range(first, len(pixels.level)):
         if count + room > len(out_t):
@@ -71,13 +71,15 @@ def advance(pixels, key, start_us, end_us, refractory_us, first, out_t, out_pixe
         if -pixels.off[pixel] < change < pixels.on[pixel] and patience > 0 and pixels.ready_us[pixel] <= start_us:
             pixels.change[pixel], pixels.patience[pixel] = change, patience
         else:
-            count = _events_of(pixels, key, pixel, slope, start_us, end_us, refractory_us, count, out_t, out_pixel, out_p)
+            count = _events_of(pixels, key, pixel, slope, start_us, end_us, refractory_us, count, count + room, out_t, out_pixel, out_p)
+            if count < 0:
+                return count, pixel
     return count, len(pixels.level)
 
 
 @compiled
-def _events_of(pixels, key, pixel, slope, start_us, end_us, refractory_us, count, out_t, out_pixel, out_p):
-    """From event to event: of the next crossing of a threshold and the next event of noise, whichever comes first."""
+def _events_of(pixels, key, pixel, slope, start_us, end_us, refractory_us, count, most, out_t, out_pixel, out_p):
+    """From event to event: the next crossing of a threshold or the next event of noise, whichever comes first. -1 if there is no room."""
     now, change, patience = start_us, pixels.change[pixel], pixels.patience[pixel]
     while True:
         if pixels.ready_us[pixel] > now:  # blind; what changes meanwhile is lost
@@ -96,6 +98,8 @@ def _events_of(pixels, key, pixel, slope, start_us, end_us, refractory_us, count
             change += slope * (end_us - now)
             patience -= pixels.noise[pixel] * (end_us - now)
             break
+        if count == most:
+            return -1
         now += wait
         polarity = slope > 0
         if noise < crossing:

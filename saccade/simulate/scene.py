@@ -33,7 +33,7 @@ class Truth:
     """All that is known of the objects in the image, rows in the order of time and, at one time, of track."""
 
     t: Times
-    boxes: Boxes  # of the whole silhouette, cut at the image's border
+    boxes: Boxes  # of the silhouette inside the image, whether other objects hide parts of it or not
     classes: Ids
     tracks: Ids
     still_us: Times  # how long its image hasn't moved, neither by itself nor by the camera

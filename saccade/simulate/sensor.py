@@ -9,7 +9,7 @@ from saccade.simulate.pixels import Pixels, advance, expose
 from saccade.types import Events, InputError
 
 BUFFER = 1 << 16
-ROOM = 4096  # events that one pixel may make in one step; thresholds of 0.01 and more don't come near
+ROOM = 4096  # events that one pixel may make in one step; only absurd noise comes near
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +109,9 @@ class Sensor:
                 self._pixels, self._key, float(self._time_us or 0), float(time_us), self.config.refractory_us, first,
                 self._t, self._pixel, self._p, ROOM,
             )  # fmt: skip
+            if count < 0:
+                step_us = time_us - (self._time_us or 0)
+                raise InputError(f"sensor: more than {ROOM} events of one pixel in {step_us} us; lower shot_hz, hot_hz or leak_hz")
             parts.append((self._t[:count].copy(), self._pixel[:count].copy(), self._p[:count].copy()))
         self._time_us = time_us
         t, pixel, p = (np.concatenate(columns) for columns in zip(*parts, strict=True)) if len(parts) > 1 else parts[0]

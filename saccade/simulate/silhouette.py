@@ -2,8 +2,12 @@
 
 import math
 
+import numpy as np
+
 from saccade.compiled import compiled
 from saccade.simulate.shapes import CAPSULE, QUADRILATERAL
+
+ARC = 40  # corners of a circle where it has to be cut
 
 
 @compiled
@@ -36,6 +40,60 @@ def bounds(parts, number):
         left, top = min(left, part_left), min(top, part_top)
         right, bottom = max(right, part_right), max(bottom, part_bottom)
     return left, top, right, bottom
+
+
+@compiled
+def _outline(part):
+    """A convex polygon of the part's extent; a ring counts as its disc. Arcs have 40 corners, so lack 0.3 % of the radius."""
+    if part[0] == QUADRILATERAL:
+        return part[1:9].copy().reshape(4, 2)
+    points = np.empty((ARC + 2, 2))
+    if part[0] == CAPSULE:
+        x0, y0, x1, y1, radius = part[1], part[2], part[3], part[4], part[5]
+    else:
+        x0, y0, x1, y1, radius = part[1], part[2], part[1], part[2], part[3] + part[4]
+    start = math.atan2(y1 - y0, x1 - x0) + math.pi / 2
+    for i in range(ARC // 2 + 1):
+        turn = start + 2 * math.pi * i / ARC
+        points[i, 0], points[i, 1] = x0 + radius * math.cos(turn), y0 + radius * math.sin(turn)
+        points[ARC // 2 + 1 + i, 0], points[ARC // 2 + 1 + i, 1] = x1 - radius * math.cos(turn), y1 - radius * math.sin(turn)
+    return points
+
+
+@compiled
+def _cut(points, axis, limit, sign):
+    """The polygon where sign * coordinate <= sign * limit."""
+    kept = np.empty((2 * len(points), 2))
+    n = 0
+    for i in range(len(points)):
+        here, there = points[i], points[(i + 1) % len(points)]
+        over_here, over_there = sign * (here[axis] - limit), sign * (there[axis] - limit)
+        if over_here <= 0:
+            kept[n] = here
+            n += 1
+        if (over_here < 0 < over_there) or (over_there < 0 < over_here):
+            kept[n] = here + (there - here) * (over_here / (over_here - over_there))
+            n += 1
+    return kept[:n].copy()
+
+
+@compiled
+def bounds_in_image(parts, number, width, height):
+    """Left, top, right, bottom of what lies inside the image; left > right if nothing does."""
+    box = (math.inf, math.inf, -math.inf, -math.inf)
+    for n in range(number):
+        left, top, right, bottom = part_bounds(parts[n])
+        if right <= 0 or left >= width or bottom <= 0 or top >= height:
+            continue
+        if left < 0 or right > width or top < 0 or bottom > height:
+            points = _cut(_cut(_outline(parts[n]), 0, 0.0, -1.0), 0, float(width), 1.0)
+            points = _cut(_cut(points, 1, 0.0, -1.0), 1, float(height), 1.0)
+            if len(points) == 0:
+                continue
+            left, right = max(points[:, 0].min(), 0.0), min(points[:, 0].max(), float(width))  # a cut is exact but for rounding
+            top, bottom = max(points[:, 1].min(), 0.0), min(points[:, 1].max(), float(height))
+        box = (min(box[0], left), min(box[1], top), max(box[2], right), max(box[3], bottom))
+    return box
 
 
 @compiled

@@ -5,7 +5,7 @@ import numpy as np
 from saccade.compiled import compiled
 from saccade.simulate.motion import camera_at, camera_last_moved, distance_at, last_moved, speed_at
 from saccade.simulate.shapes import ALONG_X, ALONG_Y, MOST_PARTS, PART, X, Y, place
-from saccade.simulate.silhouette import bounds, covers
+from saccade.simulate.silhouette import bounds, bounds_in_image, covers
 
 LATTICE = 20  # points per side of the box on which the visible fraction is counted
 
@@ -76,8 +76,7 @@ def query(tracks, camera, times_us, width, height):
             if numbers[k] == 0 or boxes[k, 2] <= 0 or boxes[k, 0] >= width or boxes[k, 3] <= 0 or boxes[k, 1] >= height:
                 continue
             row[n], track[n] = i, k
-            values[n, 0], values[n, 2] = max(boxes[k, 0], 0.0), min(boxes[k, 2], float(width))
-            values[n, 1], values[n, 3] = max(boxes[k, 1], 0.0), min(boxes[k, 3], float(height))
+            values[n, 0], values[n, 1], values[n, 2], values[n, 3] = bounds_in_image(parts[k], numbers[k], width, height)
             values[n, 4] = _visible(parts, numbers, boxes, k, width, height)
             first, end = tracks.first_knot[k], tracks.first_knot[k + 1]
             moved = last_moved(tracks.knot_us[first:end], tracks.speed[first:end], time_us)

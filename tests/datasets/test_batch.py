@@ -12,7 +12,7 @@ from saccade.datasets.clips import Clip, Timeline, cut, labels_of
 from saccade.datasets.recording import Sampling
 from saccade.model.predictions import pick
 from saccade.types import InputError, Labels
-from tests.make.recordings import painted
+from tests.make.recordings import PaintedRecording, painted
 
 SAMPLING = Sampling(bins=2)
 
@@ -100,11 +100,9 @@ def test_clips_must_fit() -> None:
 
 
 def test_frames_of_another_size_than_promised() -> None:
-    class Wrong:
-        def __getattr__(self, name):
-            return getattr(painted("a", 20), name)
+    class Narrow(PaintedRecording):
+        def frames(self, ends_us, sampling):
+            return super().frames(ends_us, sampling)[..., 1:]
 
-        width = 41
-
-    with pytest.raises(InputError, match="a: expected 5 frames of 41 x 24"):
-        clip_of(Wrong(), 0)
+    with pytest.raises(InputError, match="a: expected 5 frames of 40 x 24"):
+        clip_of(Narrow(**vars(painted("a", 20))), 0)

@@ -11,7 +11,7 @@ from saccade.datasets.open import open_dataset
 from saccade.datasets.recording import Sampling
 from saccade.types import InputError
 from saccade.viewer.boxes import draw_boxes
-from tests.datasets.make import gen1_folder, labels_every, records
+from tests.datasets.make import gen1_folder, labels_every, records, rvt_sequence
 from tests.make.events import random_events
 from tests.make.prophesee import write_dat
 
@@ -22,7 +22,7 @@ def test_counts_of_a_sound_data_set(tmp_path: Path) -> None:
     first = report.recordings[0]
     assert (first.frames, first.instants, first.boxes, first.outside, first.unmatched, first.duplicates) == (40, 5, (3, 2), 0, 0, 0)
     text = report.text()
-    for line in ("gen1, split train", "2, 0.00 h, 0 broken", "80 at 20 Hz, 10 of them labelled", "6 car, 4 pedestrian"):
+    for line in ("gen1, split train", "2, 0.00 h, 0 broken", "80 at 20 Hz", "10 instants, 0 of them get no frame", "6 car, 4 pedestrian"):
         assert line in text
 
 
@@ -50,10 +50,11 @@ def test_everything_wrong_is_named(tmp_path: Path) -> None:
 def test_instants_that_no_frame_gets_are_counted(tmp_path: Path) -> None:
     """60 labels a second at 20 frames a second: one of three is used."""
     root = gen1_folder(tmp_path, ("a",))
-    np.save(root / "train/a_bbox.npy", records(labels_every(16_667, 60)))
+    np.save(root / "train/a_bbox.npy", records(labels_every(16_667, 58)))
     report = check_dataset(open_dataset(root), Sampling())
-    assert report.recordings[0].instants == 60
-    assert report.recordings[0].unmatched == 40
+    assert report.recordings[0].instants == 58
+    assert report.recordings[0].unmatched == 38
+    assert "58 instants, 38 of them get no frame" in report.text()
 
 
 def test_a_recording_in_two_splits_is_found_by_content(tmp_path: Path) -> None:
@@ -77,6 +78,18 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert len(data.samples(open_dataset(root), Sampling())) == 6
     with pytest.raises(InputError, match=r"\.png"):
         data.check(root, out=tmp_path / "sheet.gif")
+
+
+def test_data_sets_of_stored_frames_are_checked_at_their_own_rate(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    ends = np.arange(50_000, 1_300_000, 50_000)
+    rvt_sequence(tmp_path / "rvt/train/a", records(labels_every(250_000, 3)), ends, size=(304, 240))
+    data.check(tmp_path / "rvt")
+    data.prepare(gen1_folder(tmp_path / "raw"), tmp_path / "out", rate_hz=40, bins=2, processes=1)
+    data.check(tmp_path / "out")
+    text = capsys.readouterr().out
+    assert "25 at 20 Hz" in text
+    assert "160 at 40 Hz" in text
+    assert text.count("no problems") == 2
 
 
 def test_prepare_as_a_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from saccade.datasets.open import open_dataset
 from saccade.datasets.recording import Sampling
+from saccade.datasets.rules import LabelRules
 from saccade.datasets.splits import split_of
 from saccade.types import InputError, Labels
 from tests.datasets.make import recording, some_events
@@ -79,6 +80,20 @@ def test_a_line_without_a_box_is_an_instant_without_objects(tmp_path: Path) -> N
     assert empty is not None
     assert len(empty) == 0
     assert one.labels_at(400_000, 10) is None
+
+
+def test_times_since_the_first_event(tmp_path: Path) -> None:
+    """Cameras that stamp the time of day: labels are often made relative to the first event."""
+    events = some_events(start_us=1_589_163_147_368_868)
+    recording(tmp_path / "a/train/drive.h5", events)
+    (tmp_path / "a/train/drive.csv").write_text("elapsed_s,x,y,w,h,class\n0.1,1,1,5,5,car\n")
+    images = [{"id": 1, "file_name": "drive.h5", "elapsed_us": 100_000}]
+    annotations = [{"image_id": 1, "category_id": 1, "bbox": [1, 1, 5, 5]}]
+    content = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "car"}]}
+    recording(tmp_path / "b/train/drive.h5", events)
+    (tmp_path / "b/train/labels.json").write_text(json.dumps(content))
+    for root in ("a", "b"):
+        assert open_dataset(tmp_path / root).recordings[0].labels.t.tolist() == [int(events.t[0]) + 100_000]
 
 
 def test_classes_are_the_same_in_every_split(tmp_path: Path) -> None:
@@ -196,6 +211,9 @@ def test_synthetic(tmp_path: Path) -> None:
     assert labels.still_us is not None
     assert labels.visible is not None
     assert (labels.still_us.tolist(), labels.visible.tolist()) == ([77, 77], [0.5, 0.5])
+    for least, kept in ((0.5, n), (0.6, 0)):
+        rules = LabelRules(classes=dataset.classes, least_visible=least)
+        assert len(open_dataset(tmp_path, rules=rules).recordings[0].labels) == kept
     np.savez(tmp_path / "train/0000_labels.npz", t=t, boxes=boxes[1:], **columns)
     with pytest.raises(InputError, match=r"0000_labels\.npz"):
         _ = open_dataset(tmp_path).recordings[0].labels

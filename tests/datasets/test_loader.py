@@ -13,11 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from saccade.datasets.augment import NO_AUGMENTATION
 from saccade.datasets.batch import TENSORS, Batch
 from saccade.datasets.lanes import LaneSettings
 from saccade.datasets.loader import Loader
-from saccade.datasets.recording import Sampling
-from saccade.types import InputError
+from saccade.datasets.raw_events import EventRecording
+from saccade.datasets.recording import Dataset, Sampling
+from saccade.datasets.rules import Clock, Truth
+from saccade.events.write import write_events
+from saccade.types import InputError, Labels
+from tests.make.events import random_events
 from tests.make.recordings import painted_dataset
 
 LENGTH = 5
@@ -42,6 +47,26 @@ def test_workers_change_nothing(workers) -> None:
     settings = LaneSettings(rates_hz=(20, 40), skip=0.1)
     for got, expected in zip(batches(9, settings=settings, workers=workers), batches(9, settings=settings), strict=True):
         assert_same(got, expected)
+
+
+def test_frames_of_real_events_come_out_of_a_worker(tmp_path) -> None:
+    path = tmp_path / "events.dat"
+    write_events(random_events(20_000, width=40, height=30, span_us=2_000_000), path)
+    recordings = [EventRecording(f"{i}", path, one_box) for i in range(2)]
+    settings = LaneSettings(augment=NO_AUGMENTATION, rates_hz=(20, 100))
+    for batch in batches(6, dataset=Dataset("made", "train", ("car",), recordings), settings=settings, workers=1):
+        for slot in range(4):
+            ends_us, step = batch.ends_us[:, slot].numpy(), float(batch.dt[1, slot])
+            expected = recordings[0].frames(ends_us, Sampling(rate_hz=round(20 / step), bins=2))
+            np.testing.assert_array_equal(batch.frames[:, slot, :, :30, :40], expected)
+            assert expected.any()
+
+
+def one_box(width: int, height: int, scale: float) -> Truth:
+    """Every 100 ms."""
+    t = np.arange(100_000, 2_000_000, 100_000)
+    boxes = np.tile(np.array([[3, 3, 20, 20]], np.float32), (len(t), 1))
+    return Truth(Labels(t, boxes, np.zeros(len(t), np.int64), np.zeros(len(t), np.int64)), t, Clock())
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -102,7 +127,6 @@ def test_recordings_of_other_sizes_share_one_canvas() -> None:
 
 def test_control_c_ends_all_processes_without_a_word_of_the_workers() -> None:
     code = """
-        import itertools
         from saccade.datasets.lanes import LaneSettings
         from saccade.datasets.loader import Loader
         from saccade.datasets.recording import Sampling

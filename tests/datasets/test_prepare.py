@@ -55,7 +55,7 @@ def test_several_processes_and_names_in_folders(tmp_path: Path) -> None:
     root = gen1_folder(gen1_folder(tmp_path / "raw", ("a",)), ("b",), split="val")
     raw = open_dataset(root, "all")
     prepare(raw, tmp_path / "out", SMALL, processes=2)
-    assert_same(open_dataset(tmp_path / "out/all", "all"), raw, SMALL)
+    assert_same(open_dataset(tmp_path / "out", "all"), raw, SMALL)
 
 
 def test_an_interrupted_preparation_goes_on(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_an_interrupted_preparation_goes_on(tmp_path: Path) -> None:
 def test_other_settings_are_refused(tmp_path: Path) -> None:
     raw = open_dataset(gen1_folder(tmp_path / "raw"))
     prepare(raw, tmp_path / "out", SMALL, processes=1)
-    with pytest.raises(InputError, match="other settings.*sampling"):
+    with pytest.raises(InputError, match=r"other settings.*sampling"):
         prepare(raw, tmp_path / "out", Sampling(rate_hz=40, bins=2), processes=1)
     with pytest.raises(InputError, match="other settings"):
         prepare(raw, tmp_path / "out", SMALL, what="events", processes=1)

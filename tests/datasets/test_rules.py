@@ -62,12 +62,13 @@ def test_etram_rules_on_real_labels(shared: Path) -> None:
     path = shared / "data/labels/etram_day_014.npy"
     array = np.load(path)
     w, h = cropped(array, 1280, 720)
-    kept = (w >= 20) & (h >= 20) & (np.hypot(w, h) >= 60) & (array["t"] > 500_000)
+    third = np.rint((array["t"] - array["t"].min()) / 33_333).astype(int) % 3 == 0  # 30 Hz -> 10 Hz
+    kept = third & (w >= 20) & (h >= 20) & (np.hypot(w, h) >= 60) & (array["t"] > 500_000)
     labels = apply_rules(read_boxes(path), rules.ETRAM_EVALUATION, 1280, 720).labels
-    assert len(labels) == kept.sum() == 1095
-    np.testing.assert_array_equal(np.sort(labels.tracks), np.sort(array["track_id"]))
+    assert len(labels) == kept.sum() == 365
+    np.testing.assert_array_equal(np.sort(labels.tracks), np.sort(array["track_id"][kept]))
     assert [rules.ETRAM_CLASSES[i] for i in np.unique(labels.classes)] == ["pedestrian", "car"]
-    assert (np.bincount(labels.classes) == [70, 1025]).all()
+    np.testing.assert_array_equal(np.bincount(labels.classes), np.bincount(array["class_id"][kept]))
 
 
 def test_gen1_rules_on_the_labels_of_an_rvt_tree(shared: Path) -> None:

@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from saccade.representation.frames import frames
 from saccade.simulate.plan import make_scene
 from saccade.simulate.render import Renderer, render, steps
 from saccade.simulate.scene import Scene, Tracks
@@ -135,6 +136,10 @@ def test_the_data_are_as_varied_as_promised() -> None:
     still = np.concatenate([truth.still_us for truth in truths])
     assert np.mean(still > 250_000) >= 0.25
     assert sum(scene.camera_moves for scene in scenes) == 30
+    boxes = np.concatenate([truth.boxes for truth in truths])
+    assert (boxes[:, 2:] > boxes[:, :2]).all()
+    assert boxes.min() >= 0
+    assert (boxes <= [160, 128, 160, 128]).all()
     classes = np.bincount(np.concatenate([truth.classes for truth in truths]), minlength=3) / len(still)
     assert len(CLASSES) == 3
     assert classes.min() > 0.15
@@ -188,3 +193,12 @@ def test_times_outside_the_recording_are_refused() -> None:
     for times in ([-1], [1_000_001], [5, 4]):
         with pytest.raises(InputError, match="within 0 to 1000000 us"):
             scene.truth(np.array(times))
+
+
+def test_a_simulation_is_a_source_like_any_other() -> None:
+    """Frames of a live simulation are those of its events."""
+    simulation = simulate(make_scene(1, 64, 48, 0.4))
+    live = [frame.data.copy() for frame in frames(simulation, rate_hz=100)]
+    stored = [frame.data for frame in frames(Events.join(list(simulation)), rate_hz=100)]
+    assert len(live) > 30
+    assert np.array_equal(live, stored)

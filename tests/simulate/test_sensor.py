@@ -124,6 +124,12 @@ def test_wrong_settings_are_refused(wrong: dict[str, float]) -> None:
         SensorConfig(**wrong)
 
 
+@pytest.mark.parametrize("absurd", [{"shot_hz": 1e9}, {"leak_hz": 1e9}, {"hot_hz": 1e9, "hot_fraction": 1}])
+def test_more_events_than_there_is_room_for_are_refused(absurd: dict[str, float]) -> None:
+    with pytest.raises(InputError, match="events of one pixel"):
+        watch(replace(IDEAL, **absurd), np.full(3, -1.0), 10_000)
+
+
 def test_time_must_rise_and_pictures_must_fit() -> None:
     sensor = Sensor(4, 4)
     sensor.see(np.ones((4, 4), np.float32), 10)
