@@ -66,6 +66,11 @@ def labels_of(recording: LabelledRecording, timeline: Timeline, first: int, leng
     return [recording.labels_at(int(end_us), tolerance_us) for end_us in timeline.ends_us[timeline.kept[first : first + length]]]
 
 
+def seen_since(labels: list[Labels | None], start_us: int) -> list[Labels | None]:
+    """Without the objects that have stood still since before START_US, where that is known: who began to look then can't know of them."""
+    return [found if found is None or found.still_us is None else found[found.t - found.still_us > start_us] for found in labels]
+
+
 def cut(
     recording: LabelledRecording, timeline: Timeline, first: int, labels: list[Labels | None], augmentation: Augmentation, is_first: bool
 ) -> Clip:

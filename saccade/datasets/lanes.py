@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from saccade.datasets.augment import Augmentation, AugmentSettings, draw
-from saccade.datasets.clips import Clip, Timeline, cut, labels_of
+from saccade.datasets.clips import Clip, Timeline, cut, labels_of, seen_since
 from saccade.datasets.recording import Dataset, Sampling
 from saccade.types import InputError
 
@@ -34,6 +34,9 @@ class LaneSettings:
     augment: AugmentSettings = field(default_factory=AugmentSettings)
     rates_hz: tuple[float, ...] = ()  # a random clip's or a played recording's rate is one of these; () = the sampling's
     skip: float = 0.0  # jitter of dt: share of the frames that are left out at random
+    seen_only: bool = (
+        True  # leave out objects that stand still since before the lane's memory began, where labels tell; validation counts them
+    )
     tolerance_us: float = 25_000.0  # a label further than this, or half a step, from every frame's end is not used
 
     def __post_init__(self) -> None:
@@ -52,6 +55,7 @@ class Place:
     recording: int
     timeline: Timeline
     first: int
+    begins: int  # the frame before which the memory knows nothing
     is_first: bool
     augmentation: Augmentation | None  # None: is drawn for the clip, when its labels are known
 
@@ -85,6 +89,9 @@ class Lanes:
         place = self.place(lane, step)
         recording = self.dataset.recordings[place.recording]
         labels = labels_of(recording, place.timeline, place.first, self.length, self.settings.tolerance_us)
+        if self.settings.seen_only:
+            begins = place.timeline.ends_us[place.timeline.kept[place.begins]]
+            labels = seen_since(labels, int(begins) - place.timeline.sampling.window_us)
         augmentation = place.augmentation
         if augmentation is None:
             last = next((found for found in reversed(labels) if found is not None), None)
@@ -121,7 +128,8 @@ class Lanes:
             index = int(np.searchsorted((ends_us[1:] + ends_us[:-1]) / 2, time_us))  # the nearest
             tolerance_us = timeline.tolerance_us(self.settings.tolerance_us)
             if self.dataset.recordings[recording].labels_at(int(ends_us[index]), tolerance_us) is not None:
-                return Place(recording, timeline, max(index + 1 - self.length, 0), True, None)
+                first = max(index + 1 - self.length, 0)
+                return Place(recording, timeline, first, first, True, None)
         raise InputError(
             f"{self.dataset.name}, {self.dataset.split}: of {MOST_TRIES} labelled instants none is near a frame of a recording that has "
             f"{self.length} frames; are the labels' times those of the events? Else lower the length or raise tolerance_us"
@@ -174,7 +182,7 @@ class Lanes:
         picture = draw(random, self.settings.augment, "ordered", recording.width, recording.height, nothing)
         if len(self._plays) >= 2 * self.lanes:  # the recording that each lane plays, and the one it comes from
             del self._plays[next(iter(self._plays))]
-        self._plays[number] = Place(index, timeline, offset, True, picture)
+        self._plays[number] = Place(index, timeline, offset, offset, True, picture)
         return self._plays[number]
 
     def _rate(self, random: np.random.Generator) -> float:
