@@ -229,7 +229,7 @@ def test_boxes_that_the_rules_leave_out_are_counted(caplog: pytest.LogCaptureFix
     class Ruled(Toy):
         truth: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(labels=[1, 2], dropped={"too small": 3, "too wide": 0}))
 
-    data = Dataset("toys", "train", ("bright", "dark"), [Ruled(0), Ruled(1)], ("one.dat has no labels",))
+    data = Dataset("toys", "train", ("bright", "dark"), [Ruled(0), Ruled(1)], notes=("one.dat has no labels",))
     warn_of_filters(data)
     assert [record.getMessage() for record in caplog.records] == [
         "toys, train: one.dat has no labels",
