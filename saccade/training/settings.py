@@ -127,7 +127,7 @@ def one_mpx() -> TrainingSettings:
 
 
 def synthetic() -> TrainingSettings:
-    """Synthetic recordings on a CPU in a quarter of an hour; numbers found by trying."""
+    """Synthetic recordings on a CPU. A first guess: ten times the paper's rate because the training is short; not tuned."""
     return TrainingSettings(steps=600, batch=4, length=10, learning_rate=2e-3, warmup=0.05, average=0.998, validate_every=200)
 
 
