@@ -34,9 +34,7 @@ class LaneSettings:
     augment: AugmentSettings = field(default_factory=AugmentSettings)
     rates_hz: tuple[float, ...] = ()  # a random clip's or a played recording's rate is one of these; () = the sampling's
     skip: float = 0.0  # jitter of dt: share of the frames that are left out at random
-    seen_only: bool = (
-        True  # leave out objects that stand still since before the lane's memory began, where labels tell; validation counts them
-    )
+    seen_only: bool = True  # don't ask for objects that stand still since before the lane's memory began, where labels tell
     tolerance_us: float = 25_000.0  # a label further than this, or half a step, from every frame's end is not used
 
     def __post_init__(self) -> None:
