@@ -21,6 +21,7 @@ from saccade.model.backbone import State
 from saccade.model.detector import Detector
 from saccade.model.state import change
 from saccade.model.weights import save_detector
+from saccade.pages import keep_freed_memory
 from saccade.training.average import Average
 from saccade.training.batchnorm import share_batch_norms
 from saccade.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -62,6 +63,7 @@ def fit(training: Dataset, validation: Dataset | None, out: Path, settings: Trai
                 f"training: batch={settings.batch} can't be shared by {processes.world} processes in {settings.accumulation} equal parts"
             )
         torch.set_num_threads(settings.threads_of(processes.local_world))
+        keep_freed_memory()
         detector = build_detector(settings, training).to(processes.device)
         optimiser = torch.optim.AdamW(detector.parameters(), lr=settings.highest_rate, weight_decay=settings.weight_decay, fused=True)
         run = Run(detector, optimiser, Average(detector) if settings.average else None)
