@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -27,32 +28,42 @@ class SharedBatchNorm(nn.BatchNorm2d):
 
 
 class _Normalise(torch.autograd.Function):
+    """Passes over the maps are torch's own fused ones, given the statistics of all; only what couples the processes is added here."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        count = x.new_tensor([x.numel() / x.shape[1]])
-        mean = x.mean((0, 2, 3)) if x.numel() else x.new_zeros(x.shape[1])
-        spread = (x - mean[:, None, None]).square().sum((0, 2, 3))
-        counts, means, spreads = _gather(torch.cat([count, mean, spread])).split([1, len(mean), len(mean)], 1)
+        count = x.numel() / x.shape[1]
+        nothing = x.new_zeros(x.shape[1])
+        spread, mean = torch.var_mean(x, (0, 2, 3), correction=0) if count else (nothing, nothing)
+        counts, means, spreads = _gather(torch.cat([x.new_tensor([count]), mean, spread])).split([1, len(mean), len(mean)], 1)
         # Of parts with their own means: squares of one sum would cancel in float32.
         total = counts.sum().clamp(min=1)
         mean = (counts * means).sum(0) / total
-        variance = (spreads + counts * (means - mean).square()).sum(0) / total
-        scale = (variance + eps).rsqrt()
-        normal = (x - mean[:, None, None]) * scale[:, None, None]
-        ctx.save_for_backward(normal, weight, scale, total)
+        variance = (counts * (spreads + (means - mean).square())).sum(0) / total
+        ctx.save_for_backward(x, weight, mean, variance, total)
+        ctx.eps = eps
         ctx.mark_non_differentiable(mean, variance, total)
-        return normal * weight[:, None, None] + bias[:, None, None], mean, variance, total
+        return F.batch_norm(x, mean, variance, weight, bias, False, 0.0, eps), mean, variance, total
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        normal, weight, scale, total = ctx.saved_tensors
+        x, weight, mean, variance, total = ctx.saved_tensors
+        scale = (variance + ctx.eps).rsqrt()
         slope = gradients[0].float()
-        bias_gradient, weight_gradient = slope.sum((0, 2, 3)), (slope * normal).sum((0, 2, 3))
+        if x.numel():
+            through, weight_gradient, bias_gradient = torch.ops.aten.native_batch_norm_backward(
+                slope, x, weight, mean, variance, None, None, False, ctx.eps, (True, True, True)
+            )
+        else:
+            through, weight_gradient, bias_gradient = torch.zeros_like(x), torch.zeros_like(weight), torch.zeros_like(weight)
         sums = torch.cat([bias_gradient, weight_gradient])
         dist.all_reduce(sums)
-        along_bias, along_weight = (part[:, None, None] / total for part in sums.chunk(2))
+        along_bias, along_weight = sums.chunk(2)
+        # weight scale (slope - mean of slope - normal x mean of slope normal), the last two as a line in x
+        tilt = -weight * scale.square() * along_weight / total
+        shift = -weight * scale * along_bias / total - tilt * mean
         # The parameters' own gradients stay this process's part: the loop adds them up with all others.
-        return (slope - along_bias - normal * along_weight) * (weight * scale)[:, None, None], weight_gradient, bias_gradient, None
+        return through.addcmul_(x, tilt[:, None, None]).add_(shift[:, None, None]), weight_gradient, bias_gradient, None
 
 
 def _gather(row: Tensor) -> Tensor:
