@@ -67,7 +67,7 @@ def fit(training: Dataset, validation: Dataset | None, out: Path, settings: Trai
         detector = build_detector(settings, training).to(processes.device)
         optimiser = torch.optim.AdamW(detector.parameters(), lr=settings.highest_rate, weight_decay=settings.weight_decay, fused=True)
         run = Run(detector, optimiser, Average(detector) if settings.average else None)
-        if processes.world > 1:
+        if processes.world > 1 and settings.share_batch_norms:
             share_batch_norms(detector)
         sampling = sampling_of(detector.config)
         options: dict[str, Any] = {
@@ -122,9 +122,13 @@ def _loop(
             if said is not None:
                 said.step(run.step, _values(run, learned, batch, settings, processes, time.perf_counter() - started))
             finished = run.step == settings.steps
-            if validation is not None and (finished or (settings.validate_every and run.step % settings.validate_every == 0)):
+            checking = validation is not None and (finished or (settings.validate_every and run.step % settings.validate_every == 0))
+            saving = finished or learned.stop or run.step % settings.checkpoint_every == 0
+            if (checking or saving) and not settings.share_batch_norms:
+                _share_statistics(run, processes)
+            if validation is not None and checking:
                 scores = _validate(run, validation, out, settings, processes, said)
-            if finished or learned.stop or run.step % settings.checkpoint_every == 0:
+            if saving:
                 _save(run, out, processes, binding)
             if learned.stop and not finished:
                 raise Stopped(f"stopped after step {run.step} of {settings.steps}; the same command goes on from there")
@@ -171,6 +175,14 @@ def _step(run: Run, batch: Batch, settings: TrainingSettings, processes: Process
         run.average.update(run.detector, average_decay(run.step, settings))
     run.state, run.step = state, run.step + 1
     return learned
+
+
+def _share_statistics(run: Run, processes: Processes) -> None:
+    """Batch norms that each process had for itself: their mean, so that all score and save the same weights."""
+    for detector in {run.detector, run.result}:
+        buffers = [buffer for buffer in detector.buffers() if buffer.is_floating_point()]
+        for buffer, total in zip(buffers, processes.add(buffers), strict=True):
+            buffer.copy_(total / processes.world)
 
 
 def _keep_for_inspection(step: int, wrong: list[str], batch: Batch, out: Path, processes: Processes) -> str:

@@ -61,6 +61,8 @@ class TrainingSettings:
     """Add YOLOX's L1 term, which the paper doesn't have."""
     accumulation: int = 1
     """Parts that a batch is computed in, one after the other; saves memory. Batch norms then see a part."""
+    share_batch_norms: bool = True
+    """Batch norms over all processes, so that their number doesn't matter; off saves two exchanges per norm and step."""
     lanes: LaneSettings = field(default_factory=LaneSettings)
     seed: int = 0
     workers: int = 1
