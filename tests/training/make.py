@@ -53,6 +53,7 @@ class Toy:
         indices = indices[(indices + 3 * self.seed) % self.every == 0]
         corners = np.array([self.corner(int(index)) for index in indices], np.float32).reshape(-1, 2)
         kinds = np.full(len(indices), self.kind, np.int64)
+        # Said to stand still, to be counted as such, though they move: no lane may leave them out.
         still_us = np.where(indices > self.count // 2, 300_000, 0).astype(np.int64)
         return Labels(indices * STEP_US, np.concatenate([corners, corners + 24], 1), kinds, np.zeros_like(kinds), still_us)
 
@@ -85,6 +86,7 @@ def tiny_settings(**changes: Any) -> TrainingSettings:
         device="cpu",
         checkpoint_every=5,
         log=(),
+        lanes=LaneSettings(seen_only=False),
     )
     return replace(settings, **changes)
 
@@ -135,7 +137,7 @@ def main() -> None:
     out, weights = Path(sys.argv[1]), sys.argv[2]
     changes: dict[str, Any] = {name: float(value) if "." in value else int(value) for name, value in (a.split("=") for a in sys.argv[3:])}
     data, kind = toys(every=changes.pop("every", 2)), "ordered" if changes.pop("ordered", 0) else "mixed"
-    settings = tiny_settings(model=weights, lanes=LaneSettings(kind=kind), **changes)
+    settings = tiny_settings(model=weights, lanes=LaneSettings(kind=kind, seen_only=False), **changes)
     if out.suffix == ".pt":
         save_gradients(out, settings, data)
     else:

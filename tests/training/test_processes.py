@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from saccade.evaluation.validate import validate
+from saccade.model.weights import load_detector
 from saccade.training.log import read_metrics
 from saccade.training.processes import first_host, from_environment
 from saccade.types import InputError
-from tests.training.make import weights_file
+from tests.training.make import toys, weights_file
 
 TERMS = ("total", "iou", "objectness", "class")
 
@@ -70,6 +72,15 @@ def test_two_processes_have_the_losses_of_one_with_the_double_batch(tmp_path: Pa
         assert {name: two[name] for name in terms} == pytest.approx(terms, rel=1e-3)
         assert two.get("positives") == one.get("positives")
         assert two.get("mAP") == pytest.approx(one.get("mAP"), abs=1e-3)
+
+
+@pytest.mark.slow
+def test_processes_with_batch_norms_of_their_own_score_and_save_the_same_weights(tmp_path: Path) -> None:
+    weights, out = weights_file(tmp_path), tmp_path / "own"
+    rows = train(out, weights, 2, "steps=3", "share_batch_norms=0")
+    again = validate(load_detector(out / "final.safetensors"), toys("val", 2))
+    assert rows[-1]["mAP"] == pytest.approx(again.mAP, abs=1e-3)
+    assert rows[-1]["recall"] == pytest.approx(again.recall, abs=1e-3)
 
 
 @pytest.mark.slow
