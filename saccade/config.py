@@ -35,6 +35,7 @@ class BackboneConfig:
     head_dim: int = 32  # channels of one attention head
     split: int = 1  # attention windows per 32 x 32 pixels and axis: 1 for Gen1, 2 for 1 Mpx
     mixing: Mixing = "attention"
+    layer_scale: float = 1e-5  # weight that each block of the mixing starts with; as published so small that long trainings fade it in
     memories: tuple[Memory, Memory, Memory, Memory] = ("s5", "s5", "s5", "s5")
     reset: tuple[bool, bool, bool, bool] = (False, False, False, False)  # forget at every step (the paper's stage ablation)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
@@ -44,8 +45,8 @@ class BackboneConfig:
             raise InputError(f"backbone.dims={self.dims} must be multiples of head_dim={self.head_dim}")
         if min(self.dims) < 1 or any(dim % 2 for dim in self.dims):
             raise InputError(f"backbone.dims={self.dims} must be even and positive")
-        if self.split < 1 or self.channels < 1:
-            raise InputError(f"backbone.split={self.split} and channels={self.channels} must be positive")
+        if self.split < 1 or self.channels < 1 or not self.layer_scale > 0:
+            raise InputError(f"backbone.split={self.split}, channels={self.channels}, layer_scale={self.layer_scale} must be positive")
 
     @property
     def multiple(self) -> int:
@@ -172,9 +173,13 @@ def s5_ssm2d_b() -> DetectorConfig:
 
 
 def s5_vit_nano() -> DetectorConfig:
-    """For a CPU: a quarter of the base channels, about 1 M parameters; time constants of 1 to 30 windows, which short clips can teach."""
+    """For a CPU: a quarter of the base channels, about 1 M parameters.
+
+    Made for trainings of a thousand steps: time constants of 1 to 30 windows, which short clips can teach, and blocks that count from
+    the start (published layer scales take some hundred steps to grow to where they matter).
+    """
     config = _sized("s5-vit-nano", (16, 32, 64, 128), head_dim=16, head_width=48)
-    return replace(config, backbone=replace(config.backbone, memory=MemoryConfig(timescales="clip")))
+    return replace(config, backbone=replace(config.backbone, memory=MemoryConfig(timescales="clip"), layer_scale=1.0))
 
 
 def s4d_vit_nano() -> DetectorConfig:

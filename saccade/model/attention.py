@@ -12,10 +12,10 @@ Partition = tuple[int, int]  # rows and columns of tokens that attend to each ot
 class WindowAndGrid(nn.Module):
     """What follows a downsampling, whose norm serves the first attention."""
 
-    def __init__(self, dim: int, head_dim: int) -> None:
+    def __init__(self, dim: int, head_dim: int, layer_scale: float) -> None:
         super().__init__()
-        self.window = AttentionBlock(dim, head_dim, norm_first=False)
-        self.grid = AttentionBlock(dim, head_dim, norm_first=True)
+        self.window = AttentionBlock(dim, head_dim, layer_scale, norm_first=False)
+        self.grid = AttentionBlock(dim, head_dim, layer_scale, norm_first=True)
 
     def forward(self, x: Image, partition: Partition) -> Image:
         frames, height, width, channels = x.shape
@@ -33,14 +33,14 @@ class WindowAndGrid(nn.Module):
 class AttentionBlock(nn.Module):
     """x + scaled attention, then x + scaled feed-forward, over groups of tokens."""
 
-    def __init__(self, dim: int, head_dim: int, norm_first: bool) -> None:
+    def __init__(self, dim: int, head_dim: int, layer_scale: float, norm_first: bool) -> None:
         super().__init__()
         self.head_dim = head_dim
         self.norm = nn.LayerNorm(dim) if norm_first else nn.Identity()
         self.qkv = nn.Linear(dim, 3 * dim)
         self.project = nn.Linear(dim, dim)
-        self.scale = LayerScale(dim)
-        self.feed = FeedForward(dim)
+        self.scale = LayerScale(dim, layer_scale)
+        self.feed = FeedForward(dim, layer_scale)
 
     def forward(self, x: Float[Tensor, "groups tokens channels"]) -> Float[Tensor, "groups tokens channels"]:
         heads = self.qkv(self.norm(x)).unflatten(-1, (-1, 3 * self.head_dim)).transpose(1, 2)  # of every head [q | k | v], as published
@@ -52,12 +52,12 @@ class AttentionBlock(nn.Module):
 class FeedForward(nn.Module):
     """x + scaled two-layer perceptron of the normalised x."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, layer_scale: float) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(dim)
         self.widen = nn.Linear(dim, 4 * dim)
         self.narrow = nn.Linear(4 * dim, dim)
-        self.scale = LayerScale(dim)
+        self.scale = LayerScale(dim, layer_scale)
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.change(x)
@@ -67,9 +67,9 @@ class FeedForward(nn.Module):
 
 
 class LayerScale(nn.Module):
-    """A learned weight per channel that starts so small that the block begins as the identity."""
+    """A learned weight per channel; where it starts near zero, the block begins as the identity."""
 
-    def __init__(self, dim: int, start: float = 1e-5) -> None:
+    def __init__(self, dim: int, start: float) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.full((dim,), start))
 

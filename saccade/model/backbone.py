@@ -19,10 +19,10 @@ State = tuple[LayerState, ...]  # of every stage; a stage without memory has ()
 Maps = Float[Tensor, "T B _channels _height _width"]
 
 STRIDES = (4, 8, 16, 32)
-_MIXINGS: dict[Mixing, Callable[[int, int], nn.Module]] = {
+_MIXINGS: dict[Mixing, Callable[[int, int, float], nn.Module]] = {
     "attention": WindowAndGrid,
-    "convnext": lambda dim, head_dim: ConvNeXt(dim),
-    "ssm2d": lambda dim, head_dim: RowsAndColumns(dim),
+    "convnext": lambda dim, head_dim, layer_scale: ConvNeXt(dim, layer_scale),
+    "ssm2d": lambda dim, head_dim, layer_scale: RowsAndColumns(dim, layer_scale),
 }
 
 
@@ -59,7 +59,7 @@ class Stage(nn.Module):
         size, stride = (7, 4) if index == 0 else (3, 2)
         self.downsample = nn.Conv2d(dim_in, self.dim, size, stride, padding=size // 2, bias=False)
         self.norm = nn.LayerNorm(self.dim)
-        self.mixing = _MIXINGS[config.mixing](self.dim, config.head_dim)
+        self.mixing = _MIXINGS[config.mixing](self.dim, config.head_dim, config.layer_scale)
         self.memory = _memory(config.memories[index], self.dim, config.memory)
 
     def initial_state(self, batch: int, height: int, width: int, device: torch.device) -> LayerState:

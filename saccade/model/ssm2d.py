@@ -9,10 +9,10 @@ from saccade.model.temporal.s5 import S5
 
 
 class RowsAndColumns(nn.Module):
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, layer_scale: float) -> None:
         super().__init__()
-        self.rows = ScanBlock(dim)
-        self.columns = ScanBlock(dim)
+        self.rows = ScanBlock(dim, layer_scale)
+        self.columns = ScanBlock(dim, layer_scale)
 
     def forward(self, x: Image, partition: Partition) -> Image:
         x = self.rows(x)
@@ -22,13 +22,13 @@ class RowsAndColumns(nn.Module):
 class ScanBlock(nn.Module):
     """x + scaled scan along the second spatial axis, then a feed-forward. A pixel is a step; scans start from rest at both ends."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, layer_scale: float) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(dim)
         self.scan = S5(dim, spectrum="half", timescales="clip", bidirectional=True)
         self.project = nn.Linear(dim, dim)
-        self.scale = LayerScale(dim)
-        self.feed = FeedForward(dim)
+        self.scale = LayerScale(dim, layer_scale)
+        self.feed = FeedForward(dim, layer_scale)
 
     def forward(self, x: Tensor) -> Tensor:
         along = self.norm(x).permute(2, 0, 1, 3).unsqueeze(3)  # (width, frames, height, 1, channels): width is this scan's time

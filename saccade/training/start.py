@@ -41,7 +41,7 @@ def build_detector(settings: TrainingSettings, dataset: Dataset) -> Detector:
 
 def warn_of_filters(dataset: Dataset) -> None:
     """Say how many boxes the rules of the data set leave out, and what else it noted: nobody misses what silently isn't there."""
-    for note in dataset.notes:
+    for note in (*dataset.notes, *dataset.missing):
         log.warning("%s, %s: %s", dataset.name, dataset.split, note)
     dropped: Counter[str] = Counter()
     kept = 0
