@@ -12,7 +12,10 @@ from tests.make.events import random_events
 from tests.make.prophesee import write_raw
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
-COMMANDS = [line.split("#")[0].strip() for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
+BLOCKS = [
+    [line.split("#")[0].strip() for line in block.splitlines()] for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
+]
+COMMANDS = [command for block in BLOCKS for command in block]
 
 
 @pytest.fixture
@@ -26,10 +29,13 @@ def test_python(code: str, drive: Path) -> None:
     exec(code, {})
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("saccade")])
-def test_commands(command: str, drive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", shlex.split(command))
-    cli.main()
+@pytest.mark.parametrize("block", [block for block in BLOCKS if any(command.startswith("saccade") for command in block)])
+def test_commands(block: list[str], drive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other in one folder: a later one may need what an earlier one wrote."""
+    for command in block:
+        if command.startswith("saccade"):
+            monkeypatch.setattr(sys, "argv", shlex.split(command))
+            cli.main()
 
 
 def test_make_targets_exist() -> None:
