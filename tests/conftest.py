@@ -1,6 +1,7 @@
 """Fixtures of all tests: the folder of real recordings, and a cache folder that is never the user's."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,10 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 settings.register_profile("saccade", deadline=None)  # the first call of a compiled function takes seconds
 settings.load_profile("saccade")
+
+# A shell starts background jobs with Ctrl-C ignored, and so would every process that the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Two test processes on two cores: one thread each, or they crawl.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -12,9 +12,7 @@ from tests.make.events import random_events
 from tests.make.prophesee import write_raw
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
-BLOCKS = [
-    [line.split("#")[0].strip() for line in block.splitlines()] for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
-]
+BLOCKS = [[line.split("#")[0].strip() for line in block.splitlines()] for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL)]
 COMMANDS = [command for block in BLOCKS for command in block]
 
 

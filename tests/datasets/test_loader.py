@@ -144,9 +144,13 @@ def test_control_c_ends_all_processes_without_a_word_of_the_workers() -> None:
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
-    assert process.stdout.readline() == "running\n"
-    os.killpg(process.pid, signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
+    try:
+        assert process.stdout.readline() == "running\n"
+        os.killpg(process.pid, signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)  # it would run for ever
+        raise
     assert (output, errors, process.returncode) == ("interrupted\n", "", 0)
     time.sleep(0.1)
     with pytest.raises(ProcessLookupError):  # nobody of the group is left
