@@ -1,5 +1,6 @@
 """`saccade train`: a data set -> weights."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +27,7 @@ def train(data: Data, out: Out, settings: Annotated[Gen1 | OneMpx | Synthetic, t
     """
     from saccade.datasets.open import open_dataset
     from saccade.training.loop import Stopped, fit
+    from saccade.training.processes import from_environment
 
     training, validation = open_dataset(data, "train"), open_dataset(data, "val")
     try:
@@ -33,6 +35,6 @@ def train(data: Data, out: Out, settings: Annotated[Gen1 | OneMpx | Synthetic, t
     except Stopped as stopped:
         print(f"{out}: {stopped}")
         raise KeyboardInterrupt from stopped
-    if scores is not None:
+    if scores is not None and from_environment(os.environ)["rank"] == 0:
         found = f"mAP {scores.mAP:.1f}, AP50 {scores.ap50:.1f}, recall of still objects {scores.recall_still:.1f}"
         print(f"{out}: {found} on {scores.frames} frames")

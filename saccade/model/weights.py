@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import struct
 import zipfile
 from collections.abc import Mapping
@@ -22,15 +23,9 @@ from saccade.types import InputError
 
 FORMAT = "1"
 # What Lightning keeps beside the weights and nobody needs here. They are read as lifeless records; anything else is refused.
-_HARMLESS = (
-    "omegaconf.",
-    "lightning.",
-    "pytorch_lightning.",
-    "lightning_fabric.",
-    "pathlib.",
-    "typing.",
-    "collections.",
-    "argparse.Namespace",
+_HARMLESS = re.compile(
+    r"(omegaconf|lightning|pytorch_lightning|lightning_fabric|pathlib|typing|collections|argparse)\..*|"
+    r"builtins\.(int|float|bool|str|bytes|list|tuple|dict|set|object)"
 )
 
 
@@ -120,16 +115,16 @@ def _load_safely(path: Path) -> Any:
     """`torch.load` that builds tensors and plain containers only. What else a file asks for is named and refused, never run."""
     try:
         asked = torch.serialization.get_unsafe_globals_in_checkpoint(path) if zipfile.is_zipfile(path) else []
-        refused = [name for name in asked if not name.startswith(_HARMLESS)]
+        refused = [name for name in asked if not _HARMLESS.fullmatch(name)]
         if not refused:
             with torch.serialization.safe_globals([(_Lifeless, name) for name in asked]):
                 return torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        unsupported = [line for line in str(error).splitlines() if "Unsupported" in line or "GLOBAL" in line]
-        if unsupported:
-            raise InputError(f"{path}: asks for code that weights don't need ({unsupported[0].strip()}); nothing of it was run") from error
-        raise InputError(f"{path}: damaged or cut off ({reason}); download it again") from error
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        refusals = [line.split("WeightsUnpickler error:")[1].strip() for line in lines if "WeightsUnpickler error:" in line]
+        if refusals:  # torch's own text goes on to advise loading it unsafely
+            raise InputError(f"{path}: holds more than weights ({refusals[0]:.150}); nothing of it was run") from error
+        raise InputError(f"{path}: damaged or cut off ({lines[0]:.150}); download it again") from error
     raise InputError(f"{path}: asks for code that weights don't need ({', '.join(refused[:3])}); nothing of it was run")
 
 

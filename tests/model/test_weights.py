@@ -1,10 +1,14 @@
 """Weights files: read(write(x)) = x, and no file, however broken or malicious, does more than raise InputError."""
 
+import collections
 import json
 import pickle
+import sys
+import types
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -157,6 +161,26 @@ def test_shell_commands_are_named_and_not_run(tmp_path: Path) -> None:
 def test_what_lightning_stores_beside_the_weights_does_no_harm(tmp_path: Path) -> None:
     """Paths and settings objects in a checkpoint are read as lifeless records; the error that follows is about the weights."""
     torch.save({"state_dict": {"mdl.backbone.stages.0.x": torch.zeros(1)}, "callbacks": {"dir": Path("somewhere")}}, tmp_path / "a.ckpt")
+    with pytest.raises(InputError, match="not a whole checkpoint"):
+        load_detector(tmp_path / "a.ckpt")
+
+
+def test_settings_objects_of_packages_that_are_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints of others carry omegaconf's objects: their classes needn't be here, and nothing of them is built."""
+    module = types.ModuleType("omegaconf.dictconfig")
+
+    class DictConfig:
+        pass
+
+    DictConfig.__module__, DictConfig.__qualname__ = module.__name__, "DictConfig"
+    module.DictConfig = DictConfig  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "omegaconf", types.ModuleType("omegaconf"))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    settings = DictConfig()
+    settings.content, settings.kind, settings.cache = {"lr": 2e-4}, Any, collections.defaultdict(dict)  # type: ignore[attr-defined]
+    content = {"state_dict": {"mdl.backbone.stages.0.x": torch.zeros(1)}, "hyper_parameters": settings}
+    torch.save(content, tmp_path / "a.ckpt")
+    monkeypatch.undo()
     with pytest.raises(InputError, match="not a whole checkpoint"):
         load_detector(tmp_path / "a.ckpt")
 
