@@ -121,9 +121,9 @@ def _load_safely(path: Path) -> Any:
                 return torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-        refusals = [line.split("WeightsUnpickler error:")[1].strip() for line in lines if "WeightsUnpickler error:" in line]
-        if refusals:  # torch's own text goes on to advise loading it unsafely
-            raise InputError(f"{path}: holds more than weights ({refusals[0]:.150}); nothing of it was run") from error
+        if lines[0].startswith("Weights only load failed"):  # and goes on to advise loading it unsafely; the reason stands below
+            reason = lines[1].split("WeightsUnpickler error:")[-1].strip() if len(lines) > 1 else "no plain tensors"
+            raise InputError(f"{path}: holds more than weights ({reason:.150}); nothing of it was run") from error
         raise InputError(f"{path}: damaged or cut off ({lines[0]:.150}); download it again") from error
     raise InputError(f"{path}: asks for code that weights don't need ({', '.join(refused[:3])}); nothing of it was run")
 

@@ -152,9 +152,10 @@ def test_shell_commands_are_named_and_not_run(tmp_path: Path) -> None:
         def __reduce__(self):
             return os.system, (f"touch {tmp_path / 'executed'}",)
 
-    torch.save({"state_dict": {"mdl.x": Shell()}}, tmp_path / "evil.ckpt")
-    with pytest.raises(InputError, match="system"):
-        load_detector(tmp_path / "evil.ckpt")
+    for legacy in (False, True):
+        torch.save({"state_dict": {"mdl.x": Shell()}}, tmp_path / "evil.ckpt", _use_new_zipfile_serialization=not legacy)
+        with pytest.raises(InputError, match="system.*nothing of it was run"):
+            load_detector(tmp_path / "evil.ckpt")
     assert not (tmp_path / "executed").exists()
 
 
