@@ -6,7 +6,7 @@ the last is labelled, as one in five is in Gen1: forward, loss, backward, Adam. 
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from saccade.detection.boxes import Target
 from saccade.detection.loss import loss
 from saccade.model.backbone import Stage
 from saccade.model.detector import Detector
+from saccade.pages import keep_freed_memory
 
 MODELS = ("s5-vit-b", "s5-vit-s", "rvt-b")
 Inputs = tuple[object, ...]
@@ -124,8 +125,8 @@ def build(name: str, training: bool) -> Detector:
     return detector.train(training)
 
 
-def report(training: bool, rounds: int, compiled: bool) -> None:
-    detectors = {name: build(name, training) for name in MODELS}
+def report(models: Sequence[str], training: bool, rounds: int, compiled: bool) -> None:
+    detectors = {name: build(name, training) for name in dict.fromkeys([*models, "rvt-b"])}
     make = training_step if training else streaming_step
     states = {name: detector.initial_state(frames(1, 2 if training else 1)) for name, detector in detectors.items()}
     steps = {name: make(detector, states[name]) for name, detector in detectors.items()}
@@ -141,10 +142,16 @@ def report(training: bool, rounds: int, compiled: bool) -> None:
     peak = peak_gigaflops(rounds)
     names = list(parts(detectors["rvt-b"]))
     print(f"\n### {'training step, 2 x 5 frames' if training else 'streaming step'}; a 2048 x 2048 GEMM runs at {peak:.0f} GFLOP/s\n")
-    print(
-        f"| | ms | rvt-b / this | {' | '.join(names)} | GFLOP | of the GEMM's speed |"
-        + (" compiled, ms | eager / compiled |" if compiled else "")
-    )
+    columns = [
+        "",
+        "ms",
+        "rvt-b / this",
+        *names,
+        "GFLOP",
+        "of the GEMM's speed",
+        *(["compiled, ms", "eager / compiled"] if compiled else []),
+    ]
+    print(f"| {' | '.join(columns)} |")
     print("|---" * len(columns) + "|")
     for name, step in steps.items():
         cells = [f"{times[name]:.0f}", f"{times['rvt-b'] / times[name]:.2f}"]
@@ -159,11 +166,15 @@ def report(training: bool, rounds: int, compiled: bool) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--compile", action="store_true", help="time torch.compile, too; compiling takes minutes for each model")
+    parser.add_argument("--models", nargs="+", default=MODELS, help="rvt-b is what the others are compared with")
+    parser.add_argument("--steps", choices=("streaming", "training", "both"), default="both")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    for training in (False, True):
-        report(training, arguments.rounds, not arguments.no_compile)
+    keep_freed_memory()  # as in training
+    for name, training in (("streaming", False), ("training", True)):
+        if arguments.steps in (name, "both"):
+            report(arguments.models, training, arguments.rounds, arguments.compile)
 
 
 if __name__ == "__main__":

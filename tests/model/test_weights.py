@@ -154,7 +154,7 @@ def test_shell_commands_are_named_and_not_run(tmp_path: Path) -> None:
 
     for legacy in (False, True):
         torch.save({"state_dict": {"mdl.x": Shell()}}, tmp_path / "evil.ckpt", _use_new_zipfile_serialization=not legacy)
-        with pytest.raises(InputError, match="system.*nothing of it was run"):
+        with pytest.raises(InputError, match=r"system.*nothing of it was run"):
             load_detector(tmp_path / "evil.ckpt")
     assert not (tmp_path / "executed").exists()
 
