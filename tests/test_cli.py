@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -95,7 +96,9 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     source = tmp_path / "long.dat"
     write_events((random_events(200_000, start_us=i * 100_000, seed=i) for i in range(50)), source)
     command = [sys.executable, "-m", "saccade.cli", "convert", str(source), str(tmp_path / "out.csv")]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    # Background jobs of a shell ignore Ctrl-C, and so would what they start.
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
     for _ in range(600):
         if list(tmp_path.glob(".out.csv*")):
             break

@@ -168,19 +168,23 @@ def test_overfits_eight_frames_and_finds_their_boxes(name: str) -> None:
     for _ in range(200):
         predictions, _ = detector(frames, detector.initial_state(frames))
         total = loss(predictions, targets)["total"]
-        if total < 2:
+        if total < 2 and finds(predictions, targets):
             break
         optimiser.zero_grad()
         total.backward()
         torch.nn.utils.clip_grad_value_(detector.parameters(), 1.0)
         optimiser.step()
     assert total < 2  # it begins above 11
-    for detections, target in zip(decode(predictions, range(8), threshold=0.1), targets, strict=True):
-        overlap = iou(torch.from_numpy(detections.boxes), target.boxes)
-        best = overlap.argmax(0)
-        assert overlap[best, 0] > 0.5
-        assert detections.classes[best] == target.classes
-        assert detections.scores[best] == detections.scores.max()
+    assert finds(predictions, targets)
+
+
+def finds(predictions: Predictions, targets: list[Target]) -> bool:
+    """Whether in every frame the detection with the best score is its one object."""
+    for detections, target in zip(decode(predictions, range(len(targets)), threshold=0.1), targets, strict=True):
+        best = detections[:1]
+        if not len(best) or best.classes[0] != target.classes or iou(torch.from_numpy(best.boxes), target.boxes) < 0.5:
+            return False
+    return True
 
 
 def boxes_that_blink() -> tuple[Tensor, list[Target]]:
