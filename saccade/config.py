@@ -143,7 +143,7 @@ def s4d_vit_s() -> DetectorConfig:
 
 
 def s4_vit_b() -> DetectorConfig:
-    """S4-ViT-B: full HiPPO-LegS systems, fixed but for their steps (paper section 4.4); sizes of S4D-ViT-B."""
+    """S4-ViT-B: full HiPPO-LegS systems instead of diagonal ones (paper, ablation study); sizes of S4D-ViT-B."""
     return _with_memory(s5_vit_b(), "s4-vit-b", "s4")
 
 
