@@ -3,7 +3,7 @@
 import json
 import typing
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, get_args, get_origin
 
 from saccade.types import InputError
@@ -95,7 +95,7 @@ def _build(kind: Any, value: Any, where: str) -> Any:
         known = typing.get_type_hints(kind)
         if not isinstance(value, dict):
             raise InputError(f"{where}: expected {', '.join(known)}, got {value!r:.80}")
-        required = {item.name for item in fields(kind) if item.name == "name"}
+        required = {item.name for item in fields(kind) if item.default is MISSING and item.default_factory is MISSING}
         if set(value) - set(known) or required - set(value):
             wrong = sorted((set(value) - set(known)) | (required - set(value)))
             raise InputError(f"{where}: {', '.join(wrong)} unknown or missing; written by another version of saccade?")

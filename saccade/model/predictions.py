@@ -19,6 +19,6 @@ class Predictions(NamedTuple):
 
 
 def pick(pyramid: Pyramid, which: Tensor) -> Pyramid:
-    """The frames where WHICH (T, B) is true, in the order T before B: neck and head cost as much as the backbone, so only labelled ones."""
+    """The frames where WHICH (T, B) is true, in the order T before B: neck and head are over a quarter of a step."""
     fine, middle, coarse = pyramid
     return fine[which], middle[which], coarse[which]
