@@ -1,0 +1,40 @@
+"""One cell of a table of scores: at which rate a detector runs, on which windows, and how its memory steps."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from saccade.types import InputError
+
+WindowKind = Literal["sliding", "disjoint", "shrunk"]
+Stepping = Literal["direct", "interleaved"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """Everything but the weights and the recordings that decides what a detector says."""
+
+    rate_hz: float = 20.0
+    window: WindowKind = "sliding"  # shrunk: the published way, a window of 1 / rate every training window; the other events are never seen
+    stepping: Stepping = "direct"  # interleaved: each frame continues from the state written nearest to one training window before
+    jitter: float = 0.0  # windows of random length: each step is up to this fraction longer or shorter
+    drop: float = 0.0  # share of the windows that are lost; the memory is told the true time since the last one
+    reset_every: int = 0  # the memory ends after so many frames, as the published one does after 21 or 10; 0 = never
+    seed: int = 0  # of jitter and drop
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rate_hz <= 1000:
+            raise InputError(f"condition: rate_hz={self.rate_hz!r} must be from 1 to 1000 frames per second")
+        if self.window not in ("sliding", "disjoint", "shrunk") or self.stepping not in ("direct", "interleaved"):
+            raise InputError(
+                f"condition: window={self.window!r}, stepping={self.stepping!r}; expected sliding, disjoint or shrunk, and direct or interleaved"
+            )
+        if not (0 <= self.jitter < 1 and 0 <= self.drop < 1):
+            raise InputError(f"condition: jitter={self.jitter!r} and drop={self.drop!r} must be at least 0 and below 1")
+        if self.reset_every < 0 or self.seed < 0:
+            raise InputError(f"condition: reset_every={self.reset_every}, seed={self.seed} must be 0 or more")
+
+    @property
+    def name(self) -> str:
+        """For tables and file names, e.g. sliding-direct-200Hz-drop0.2."""
+        extras = (("jitter", self.jitter), ("drop", self.drop), ("reset", self.reset_every), ("seed", self.seed))
+        return "-".join([self.window, self.stepping, f"{self.rate_hz:g}Hz", *(f"{name}{value:g}" for name, value in extras if value)])
