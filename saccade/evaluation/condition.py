@@ -26,7 +26,7 @@ class Condition:
             raise InputError(f"condition: rate_hz={self.rate_hz!r} must be from 1 to 1000 frames per second")
         if self.window not in ("sliding", "disjoint", "shrunk") or self.stepping not in ("direct", "interleaved"):
             raise InputError(
-                f"condition: window={self.window!r}, stepping={self.stepping!r}; expected sliding, disjoint or shrunk, and direct or interleaved"
+                f"condition: window={self.window!r} must be sliding, disjoint or shrunk, stepping={self.stepping!r} direct or interleaved"
             )
         if not (0 <= self.jitter < 1 and 0 <= self.drop < 1):
             raise InputError(f"condition: jitter={self.jitter!r} and drop={self.drop!r} must be at least 0 and below 1")
