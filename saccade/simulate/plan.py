@@ -9,8 +9,9 @@ from saccade.simulate.shapes import SHADES, Y
 from saccade.simulate.texture import background, grain
 from saccade.types import InputError
 
-GENERATOR = 1  # raised whenever the same seed gives another scene
+GENERATOR = 2  # raised whenever the same seed gives another scene
 MOST_OBJECTS = 8
+CALM = 0.38  # how likely it is that no further object comes
 SMALLEST = 32  # px, sides of the sensor
 
 
@@ -28,7 +29,7 @@ def make_scene(seed: int, width: int = 160, height: int = 128, seconds: float = 
     camera = plan_camera(rng, width, height, duration_us, seed % 2 == 1 if camera_moves is None else camera_moves)
     margin = float(np.abs(camera.offset).max() + (camera.shakes[:, 2:4].sum(axis=0).max() if len(camera.shakes) else 0)) + 2
     routes: list[Route] = []
-    for _ in range(rng.integers(1, MOST_OBJECTS + 1)):
+    for _ in range(min(1 + rng.geometric(CALM), MOST_OBJECTS)):  # seldom are all of them in the image
         start_us = 0.0
         while start_us < duration_us:
             routes.append(plan_route(rng, width, height, horizon, margin, start_us, duration_us))

@@ -9,13 +9,13 @@ from saccade.simulate import shapes
 # Per silhouette: how likely; height of an object on the lowest line of the image, of the part of the image below the horizon;
 # slowest and fastest in px/s at a width of 160
 KINDS = {
-    shapes.CAR: (0.30, 0.50, 5.0, 500.0),
-    shapes.PEDESTRIAN: (0.33, 0.80, 3.0, 90.0),
-    shapes.BICYCLE: (0.19, 0.72, 5.0, 250.0),
+    shapes.CAR: (0.31, 0.50, 5.0, 500.0),
+    shapes.PEDESTRIAN: (0.30, 0.80, 6.0, 90.0),
+    shapes.BICYCLE: (0.20, 0.72, 8.0, 250.0),
     shapes.CAR_BEHIND: (0.06, 0.62, 3.0, 60.0),
-    shapes.MOTORCYCLE: (0.12, 0.66, 5.0, 400.0),
+    shapes.MOTORCYCLE: (0.13, 0.66, 8.0, 400.0),
 }
-STOPS = 0.9  # how often a leg ends in a stop
+STOPS = 0.8  # how often a leg ends in a stop
 STOP_US = (0.2e6, 4e6)
 SHORTEST_LEG = 0.02  # of the width: who stops has shown all its edges before
 
@@ -45,7 +45,7 @@ def plan_route(
     facing = 1.0 if rng.random() < 0.5 else -1.0
     traits = np.zeros(shapes.TRAITS)
     traits[shapes.Y], traits[shapes.SIZE], traits[shapes.FACING] = horizon + below, size, facing
-    inside = start_us == 0 and rng.random() < 0.7
+    inside = start_us == 0 and rng.random() < 0.85
     if kind == shapes.CAR_BEHIND:
         traits[shapes.X], traits[shapes.ALONG_Y] = rng.uniform(0.15, 0.85) * width, 1.0
         limits = (-0.3 * below, 0.45 * below)
@@ -60,7 +60,7 @@ def plan_route(
     _dress(rng, traits, kind)
     largest = size * (1 + abs(traits[shapes.GROWTH]) * max(abs(limits[0]), abs(limits[1])))
     traits[shapes.PACE] = shapes.PACES[kind] * largest / size + shapes.WIDEST * size * abs(traits[shapes.GROWTH])
-    pace = np.exp(rng.uniform(np.log(slowest), np.log(fastest))) * width / 160
+    pace = slowest * (fastest / slowest) ** rng.beta(1.5, 1.5) * width / 160  # the slowest and the fastest are rare
     times, speeds = _legs(rng, pace, width, limits, start_us, duration_us, kind == shapes.CAR_BEHIND)
     seconds = np.diff(times) * 1e-6
     distance = np.concatenate(([0.0], np.cumsum(seconds * (speeds[1:] + speeds[:-1]) / 2)))

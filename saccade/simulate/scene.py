@@ -11,7 +11,7 @@ from saccade.simulate.shapes import CLASS_OF_KIND, CLASSES
 from saccade.simulate.truth import query
 from saccade.types import Boxes, Ids, InputError, Labels, Scores, Times
 
-LEAST_VISIBLE = 0.15  # objects of which less is to be seen have no label ...
+LEAST_VISIBLE = 0.25  # objects of which less is to be seen have no label ...
 LEAST_SIDE = 3.0  # ... nor those whose box inside the image is narrower or lower than this, px
 
 

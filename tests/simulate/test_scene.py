@@ -32,14 +32,17 @@ def only(scene: Scene, chosen: list[int], shades: list[float]) -> Scene:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_boxes_are_those_of_the_drawn_silhouette(seed: int) -> None:
-    scene = make_scene(seed, seconds=4)
-    truth = scene.truth(np.sort(np.random.default_rng(seed).integers(0, 4_000_000, 12)))
+    scene = make_scene(seed)
+    truth = scene.truth(np.sort(np.random.default_rng(seed).integers(0, scene.duration_us, 12)))
     assert len(truth.t)
     for t, box, track in zip(truth.t, truth.boxes, truth.tracks, strict=True):
         glow = render(only(scene, [int(track)], [GLARING]), int(t)) / GLARING
         rows, columns = np.flatnonzero(glow.max(axis=1) > 0.06), np.flatnonzero(glow.max(axis=0) > 0.06)  # a twentieth of a pixel covered
         drawn = np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1])
-        assert np.abs(drawn - box).max() <= 1.0, (t, track, drawn, box)
+        beyond = (drawn - box) * [-1, -1, 1, 1]
+        cut = box[0] <= 0 or box[1] <= 0 or box[2] >= scene.width or box[3] >= scene.height
+        assert beyond.max() <= 1.0, (t, track, drawn, box)
+        assert beyond.min() >= (-4.0 if cut else -1.0), (t, track, drawn, box)  # at the border a sliver too thin to see may be the highest
 
 
 @pytest.mark.parametrize("seed", [1, 3, 4, 10])
