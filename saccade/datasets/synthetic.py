@@ -72,5 +72,5 @@ def read_truth(path: Path) -> RawLabels:
     order = np.argsort(t, kind="stable")
     t, classes, tracks, still_us = (column.astype(np.int64)[order] for column in (t, classes, tracks, still_us))
     instants = np.unique(np.concatenate((t, arrays["times_us"].astype(np.int64))))
-    visible, speed = (None if column is None else column.astype(np.float32)[order] for column in (visible, speed))
+    visible, speed = visible.astype(np.float32)[order], None if speed is None else speed.astype(np.float32)[order]
     return RawLabels(t, boxes.astype(np.float64)[order], classes, tracks, instants, still_us, visible, speed)
