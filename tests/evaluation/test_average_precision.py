@@ -1,5 +1,6 @@
 """Average precision is COCO's: equal to pycocotools, and what is plain to see holds."""
 
+import json
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -90,9 +91,11 @@ def test_nothing_found_is_zero_and_nothing_there_is_nan() -> None:
         assert empty.labels == 0
 
 
-def test_equal_scores_compare_equal_though_some_are_nan() -> None:
+def test_equal_scores_compare_equal_though_some_are_nan_and_survive_json() -> None:
     labels, detections = random_frames(1)
-    assert average_precision(labels, detections, CLASSES) == average_precision(labels, detections, CLASSES)
+    scores = average_precision(labels, detections, CLASSES)
+    assert scores == average_precision(labels, detections, CLASSES)
+    assert_close(Scores(**json.loads(json.dumps(asdict(scores)))), scores)
 
 
 @given(seed=st.integers(0, 1000), order=st.randoms(use_true_random=False))
