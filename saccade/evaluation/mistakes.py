@@ -1,0 +1,81 @@
+"""ANSWERS -> the worst mistakes: sure detections of nothing, and plain objects that nothing found."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from saccade.evaluation.answers import Answer
+from saccade.evaluation.average_precision import found_labels
+from saccade.types import Detections, Labels
+
+SURE = 0.3  # detections below this score count as not said, in pictures
+APART_US = 1_000_000  # one mistake of a kind per recording in this time, or one object would fill the page
+
+
+@dataclass(frozen=True, eq=False)
+class Mistake:
+    """One wrong box, with all the others of its instant."""
+
+    kind: Literal["false", "missed"]
+    recording: str
+    instant_us: int
+    labels: Labels
+    detections: Detections  # those that are sure enough to be drawn, the wrong one too
+    index: int  # of the wrong detection, or of the missed label
+    weight: float  # the worse, the more: the score, or the visible area in pixels
+
+    @property
+    def class_index(self) -> int:
+        return int((self.detections if self.kind == "false" else self.labels).classes[self.index])
+
+
+def worst_mistakes(answers: Iterable[Answer], number: int = 8, sure: float = SURE) -> tuple[list[Mistake], list[Mistake]]:
+    """The false detections of the highest score and the missed labels of the largest visible area, NUMBER of each, worst first.
+
+    A detection is false if it overlaps no label of its class by half; a label is missed if no detection of at least SURE is its own.
+    """
+    false, missed = _Worst(number), _Worst(number)
+    for answer in answers:
+        shown = answer.detections[answer.detections.scores >= sure]
+        common = (answer.recording, answer.instant_us, answer.labels, shown)
+        wrong = np.flatnonzero(~_supported(shown, answer.labels))
+        if len(wrong):
+            first = int(wrong[shown.scores[wrong].argmax()])
+            false.offer(Mistake("false", *common, first, float(shown.scores[first])))
+        lost = np.flatnonzero(~found_labels(answer.labels, shown))
+        if len(lost):
+            area = _area(answer.labels)[lost]
+            largest = int(lost[area.argmax()])
+            missed.offer(Mistake("missed", *common, largest, float(area.max())))
+    return false.best(), missed.best()
+
+
+class _Worst:
+    """The NUMBER heaviest mistakes, one per recording and second, of any number that are offered."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._kept: dict[tuple[str, int], Mistake] = {}
+
+    def offer(self, mistake: Mistake) -> None:
+        key = mistake.recording, mistake.instant_us // APART_US
+        if key not in self._kept or mistake.weight > self._kept[key].weight:
+            self._kept[key] = mistake
+        if len(self._kept) > 4 * self._number:
+            self._kept = {(one.recording, one.instant_us // APART_US): one for one in self.best()}
+
+    def best(self) -> list[Mistake]:
+        ordered = sorted(self._kept.values(), key=lambda one: (-one.weight, one.recording, one.instant_us))
+        return ordered[: self._number]
+
+
+def _supported(detections: Detections, labels: Labels) -> np.ndarray:
+    """For every detection whether a label of its class is there, be it another detection's."""
+    return np.array([found_labels(labels, detections[[row]]).any() for row in range(len(detections))], np.bool_)
+
+
+def _area(labels: Labels) -> np.ndarray:
+    sides = labels.boxes[:, 2:].astype(np.float64) - labels.boxes[:, :2]
+    return sides.prod(axis=1) * (1 if labels.visible is None else labels.visible)
