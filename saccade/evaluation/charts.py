@@ -105,7 +105,9 @@ def bars(title: str, unit: str, score: str, groups: Sequence[tuple[str, int, tup
             length = 0.0 if math.isnan(value) else min(max(value, 0.0), 100.0)
             fill = element("span", style=f"width:{length:.1f}%")
             track = element("span", fill, class_="track")
-            drawn.append(element("div", track, element("b", number(value)), class_=f"bar s{style % STYLES}", title=f"{name}: {number(value)}"))
+            drawn.append(
+                element("div", track, element("b", number(value)), class_=f"bar s{style % STYLES}", title=f"{name}: {number(value)}")
+            )
         labels = max(part.labels for _, _, part in found)
         count = element("small", f"{labels:,} label" + ("" if labels == 1 else "s"))
         rows.append(element("tr", element("th", _span(low, high, unit), count, scope="row"), element("td", *drawn)))

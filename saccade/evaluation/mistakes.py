@@ -73,7 +73,7 @@ class _Worst:
 
 def _supported(detections: Detections, labels: Labels) -> np.ndarray:
     """For every detection whether a label of its class is there, be it another detection's."""
-    return np.array([found_labels(labels, detections[[row]]).any() for row in range(len(detections))], np.bool_)
+    return np.array([found_labels(labels, detections[row : row + 1]).any() for row in range(len(detections))], np.bool_)
 
 
 def _area(labels: Labels) -> np.ndarray:

@@ -28,13 +28,14 @@ def plot_rates(evaluation: Evaluation, path: Path) -> None:
     figure = Figure(figsize=(10, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
     rates = sorted({result.condition.rate_hz for result in evaluation.results})
-    names = {"mAP": "mAP, %", "recall_still": "recall of objects without events for over 0.25 s, %"}
+    names = {"mAP": "mAP, %", "recall_still": "Recall of hidden objects, %"}
     for axes, (score, label) in zip(figure.subplots(1, 2), names.items(), strict=True):
         for place, series in enumerate(evaluation.series):
             points = [(result.condition.rate_hz, getattr(result.scores, score)) for result in series.results]
             style = {"color": INKS[place % len(INKS)], "linestyle": DASHES[place % len(DASHES)], "marker": MARKERS[place % len(MARKERS)]}
             axes.plot(*zip(*points, strict=True), label=series.name, linewidth=2, markersize=6, **style)
-        axes.set(xscale="log", xlabel="frames per second", ylabel=label)
+        axes.set(xscale="log", xlabel="frames per second")
+        axes.set_title(label, loc="left", fontsize=11)
         axes.set_ylim(bottom=0)
         axes.xaxis.set_major_locator(FixedLocator(rates))
         axes.xaxis.set_minor_locator(NullLocator())
@@ -44,7 +45,8 @@ def plot_rates(evaluation: Evaluation, path: Path) -> None:
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
     # Names are no formulas: a lone $ in a path must not be set as mathematics.
-    figure.supxlabel(described(evaluation), fontsize=8, color="#555555", parse_math=False, wrap=True)
+    caption = f"{described(evaluation)}; hidden: no events for over 0.25 s"
+    figure.supxlabel(caption, fontsize=8, color="#555555", parse_math=False, wrap=True)
     with replacing(path) as temporary, matplotlib.rc_context({"svg.hashsalt": "saccade", "svg.fonttype": "none"}):
         kind = path.suffix.lstrip(".").lower()
         figure.savefig(temporary, dpi=150, format=kind, metadata={"Date": None} if kind == "svg" else None)

@@ -28,7 +28,7 @@ NOTES = {
     "× real time": "Seconds of recording per second of computing, recordings in batches; one step, ms: a single frame alone.",
     "sliding, disjoint, shrunk": "Sliding windows keep their length and overlap at higher rates; disjoint ones are as long as the step; "
     "shrunk ones are short, too, but come once per training window, and the events between them are never seen.",
-    "direct, interleaved": "Direct: each frame continues from the one before. Interleaved: from the one that ended a training window before.",
+    "direct, interleaved": "Direct: a frame continues from the one before. Interleaved: from the one that ended a training window before.",
 }  # fmt: skip
 
 
@@ -103,8 +103,12 @@ def _tiles(series: Series) -> Markup:
         tiles.append((number(fastest.streaming.mAP), f"streaming AP at {rate}", f"a step takes {significant(fastest.cost.step_ms)} ms"))
     tiles.append((number(fastest.scores.recall_still, unit=" %"), f"hidden recall at {rate}", "objects without events for over 0.25 s"))
     speed = significant(fastest.cost.times_real_time)
-    tiles.append((speed if speed == NOTHING else f"{speed} ×", f"real time at {rate}", f"{significant(fastest.cost.frames_per_s)} frames/s"))
-    drawn = (element("div", element("b", value), element("span", name), element("small", note), class_="tile") for value, name, note in tiles)
+    tiles.append(
+        (speed if speed == NOTHING else f"{speed} ×", f"real time at {rate}", f"{significant(fastest.cost.frames_per_s)} frames/s")
+    )
+    drawn = (
+        element("div", element("b", value), element("span", name), element("small", note), class_="tile") for value, name, note in tiles
+    )
     return element("div", *drawn, class_="tiles")
 
 
@@ -203,4 +207,3 @@ def _table(table: Table) -> Markup:
     )
     content = element("table", element("thead", head), element("tbody", *rows))
     return element("div", content, class_="scroll", tabindex="0", role="region", aria_label="table")
-

@@ -42,10 +42,10 @@ def rates_table(evaluation: Evaluation) -> Table:
         rows.append(
             (
                 series.name,
-                *(number(result and result.scores.mAP) for result in found),
+                *(number(result.scores.mAP if result else None) for result in found),
                 number(series.mean_drop),
                 number(series.retention, unit=" %"),
-                *(number(result and result.scores.recall_still) for result in hidden),
+                *(number(result.scores.recall_still if result else None) for result in hidden),
             )
         )
     header = ("window, stepping", *(f"{rate:g} Hz" for rate in rates), "mean drop", "retention", *(f"hidden, {rate:g} Hz" for rate in ends))
@@ -58,9 +58,7 @@ def conditions_table(evaluation: Evaluation) -> Table:
         "window, stepping", "rate", "mAP", "AP50", "AP75", "hidden", "streaming AP", "age, ms", "frames/s", "× real time",
     )  # fmt: skip
     rows = tuple(
-        (series.name, f"{result.condition.rate_hz:g} Hz", *_scores(result))
-        for series in evaluation.series
-        for result in series.results
+        (series.name, f"{result.condition.rate_hz:g} Hz", *_scores(result)) for series in evaluation.series for result in series.results
     )
     return Table(header, rows)
 
@@ -88,14 +86,17 @@ def described(evaluation: Evaluation) -> str:
 def markdown(evaluation: Evaluation) -> str:
     """Both tables with a line on what they are of."""
     hidden = "hidden: recall in percent of objects that have made no events for over 0.25 s, which only a memory can find"
-    return "\n\n".join(
-        (
-            _escape(described(evaluation)),
-            f"mAP in percent by frames per second; {hidden}.",
-            to_markdown(rates_table(evaluation)),
-            to_markdown(conditions_table(evaluation)),
+    return (
+        "\n\n".join(
+            (
+                _escape(described(evaluation)),
+                f"mAP in percent by frames per second; {hidden}.",
+                to_markdown(rates_table(evaluation)),
+                to_markdown(conditions_table(evaluation)),
+            )
         )
-    ) + "\n"
+        + "\n"
+    )
 
 
 def to_markdown(table: Table) -> str:
@@ -109,7 +110,10 @@ def to_text(table: Table) -> str:
     widths = [max(map(len, column)) for column in zip(table.header, *table.rows, strict=True)]
 
     def line(cells: Sequence[str]) -> str:
-        aligned = (cell.ljust(width) if place < table.words else cell.rjust(width) for place, (cell, width) in enumerate(zip(cells, widths, strict=True)))
+        aligned = (
+            cell.ljust(width) if place < table.words else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
         return "  ".join(aligned).rstrip()
 
     return "\n".join([line(table.header), "  ".join("-" * width for width in widths), *(line(row) for row in table.rows)])
@@ -122,7 +126,7 @@ def _scores(result: Result) -> tuple[str, ...]:
         number(scores.ap50),
         number(scores.ap75),
         number(scores.recall_still),
-        number(result.streaming and result.streaming.mAP),
+        number(result.streaming.mAP if result.streaming else None),
         number(result.age_ms),
         significant(result.cost.frames_per_s),
         significant(result.cost.times_real_time),

@@ -46,7 +46,9 @@ def result(mAP: float, hidden: float = 41.0, *, streaming: float | None = None, 
     return Result(
         condition=Condition(**condition),
         scores=scores(mAP, hidden),
-        cost=Cost(frames=int(136 * rate_hz), seconds=0.012 * 136 * rate_hz + 5, recorded_s=136.0, step_ms=None if streaming is None else 11.3),
+        cost=Cost(
+            frames=int(136 * rate_hz), seconds=0.012 * 136 * rate_hz + 5, recorded_s=136.0, step_ms=None if streaming is None else 11.3
+        ),
         streaming=None if streaming is None else scores(streaming, hidden),
         age_ms=0.0,
         by_still_s=tuple(Part(*span, mAP * (1 - 0.15 * i), hidden * (1.6 - 0.3 * i), 3000 // (i + 1)) for i, span in enumerate(STILL)),
