@@ -82,7 +82,7 @@ def test_the_plot_is_written_whole(tmp_path: Path, suffix: str, whole: object) -
 
 
 def test_other_suffixes_and_empty_evaluations_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="expected .png or .svg"):
+    with pytest.raises(InputError, match="unknown suffix"):
         plot_rates(evaluation(), tmp_path / "rates.gif")
     with pytest.raises(InputError, match="without results"):
         plot_rates(evaluation(results=()), tmp_path / "rates.png")
