@@ -10,14 +10,15 @@ from saccade.evaluation.table import number
 
 WIDTH, HEIGHT = 460, 300
 LEFT, RIGHT, TOP, BOTTOM = 44, 14, 14, 46
-STYLES = 7  # in the style sheet: 0 is the grey reference, the others have a colour, a dash and a marker each
+STYLES = 6  # in the style sheet, numbered from 1: a colour, a dash and a marker each
+REFERENCE = 0  # ... and a grey one, of what the others are compared with
 
 
 @dataclass(frozen=True)
 class Line:
     name: str
     points: tuple[tuple[float, float], ...]
-    style: int = 1  # see STYLES
+    style: int = 1  # as `style_of` gives it
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class Axis:
         """0 at the low end, 1 at the high one."""
         low, high, value = (math.log(item) if self.logarithmic else item for item in (self.low, self.high, value))
         return (value - low) / (high - low)
+
+
+def style_of(place: int) -> int:
+    """Of the series number PLACE, the same in every chart."""
+    return place % STYLES + 1
 
 
 def percent_axis(label: str, values: Sequence[float]) -> Axis:
@@ -75,7 +81,7 @@ def line_chart(title: str, lines: Sequence[Line], x: Axis, y: Axis, *, markers: 
         points = [point for point in line.points if all(map(math.isfinite, point))]
         drawn = [at(point) for point in points]
         if len(drawn) > 1:
-            parts.append(element("polyline", points=" ".join(f"{a:g},{b:g}" for a, b in drawn), class_=f"line s{line.style % STYLES}"))
+            parts.append(element("polyline", points=" ".join(f"{a:g},{b:g}" for a, b in drawn), class_=f"line s{line.style}"))
         if markers or len(drawn) == 1:
             hints = [f"{line.name}: {point[1]:.1f} at {point[0]:g}" for point in points]
             parts += [_marker(line.style, *place, element("title", hint)) for place, hint in zip(drawn, hints, strict=True)]
@@ -87,7 +93,7 @@ def legend(lines: Sequence[tuple[str, int]]) -> Markup:
     """Names of (line, style), each beside its colour, dash and marker."""
 
     def swatch(style: int) -> Markup:
-        stroke = element("line", x1=0, x2=34, y1=7, y2=7, class_=f"line s{style % STYLES}")
+        stroke = element("line", x1=0, x2=34, y1=7, y2=7, class_=f"line s{style}")
         return element("svg", stroke, _marker(style, 17, 7), viewBox="0 0 34 14", width=34, height=14, aria_hidden="true")
 
     return element("ul", *(element("li", swatch(style), " ", name) for name, style in lines), class_="legend")
@@ -105,9 +111,7 @@ def bars(title: str, unit: str, score: str, groups: Sequence[tuple[str, int, tup
             length = 0.0 if math.isnan(value) else min(max(value, 0.0), 100.0)
             fill = element("span", style=f"width:{length:.1f}%")
             track = element("span", fill, class_="track")
-            drawn.append(
-                element("div", track, element("b", number(value)), class_=f"bar s{style % STYLES}", title=f"{name}: {number(value)}")
-            )
+            drawn.append(element("div", track, element("b", number(value)), class_=f"bar s{style}", title=f"{name}: {number(value)}"))
         labels = max(part.labels for _, _, part in found)
         count = element("small", f"{labels:,} label" + ("" if labels == 1 else "s"))
         rows.append(element("tr", element("th", _span(low, high, unit), count, scope="row"), element("td", *drawn)))
@@ -122,8 +126,8 @@ def _span(low: float, high: float, unit: str) -> str:
 
 def _marker(style: int, x: float, y: float, *children: str) -> Markup:
     """A shape per style, for those who can't tell the colours."""
-    kind = f"marker s{style % STYLES}"
-    shape = (style % STYLES) % 4
+    kind = f"marker s{style}"
+    shape = style % 4
     if shape == 1:
         return element("circle", *children, cx=x, cy=y, r=4.5, class_=kind)
     if shape == 2:

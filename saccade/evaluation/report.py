@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from saccade.evaluation.charts import Axis, Line, bars, legend, line_chart, percent_axis, rate_axis
+from saccade.evaluation.charts import REFERENCE, Axis, Line, bars, legend, line_chart, percent_axis, rate_axis, style_of
 from saccade.evaluation.gallery import Gallery, pictures
 from saccade.evaluation.markup import Markup, element
 from saccade.evaluation.mistakes import SURE
@@ -15,7 +15,6 @@ from saccade.types import InputError
 
 STYLE = Path(__file__).with_name("report.css")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"  # a browser refuses whatever isn't in the file
-REFERENCE = 0  # style of the training rate; series number n has style n + 1
 
 NOTES = {
     "mAP": "COCO's average precision, the mean over overlaps from 0.50 to 0.95 and over the classes, in percent. Every rate is scored at "
@@ -73,7 +72,7 @@ def detailed(evaluation: Evaluation) -> list[tuple[str, int, Result]]:
     if first.trained is not None and first.trained is not first.fastest:
         chosen.append((f"{first.name}, {first.common.rate_hz:g} Hz", REFERENCE, first.trained))
     for place, series in enumerate(evaluation.series):
-        chosen.append((f"{series.name}, {series.fastest.condition.rate_hz:g} Hz", place + 1, series.fastest))
+        chosen.append((f"{series.name}, {series.fastest.condition.rate_hz:g} Hz", style_of(place), series.fastest))
     return chosen
 
 
@@ -82,7 +81,7 @@ def _header(title: str, evaluation: Evaluation) -> Markup:
     facts = {
         "Weights": element("code", evaluation.weights),
         "Data set": f"{evaluation.dataset}, {evaluation.split}, {evaluation.recordings:,} recording{'s' * (evaluation.recordings != 1)}",
-        "Labels": f"{scores.labels:,} at {scores.frames:,} instants, {scores.still:,} of them hidden",
+        "Labels": f"{scores.labels:,} at {scores.frames:,} instants" + (f", {scores.still:,} of them hidden" if scores.still else ""),
         "Classes": ", ".join(evaluation.classes),
         "Protocol": evaluation.protocol,
     }
@@ -101,7 +100,8 @@ def _tiles(series: Series) -> Markup:
     tiles.append((number(fastest.scores.mAP), f"mAP at {rate}", kept))
     if fastest.streaming is not None:
         tiles.append((number(fastest.streaming.mAP), f"streaming AP at {rate}", f"a step takes {significant(fastest.cost.step_ms)} ms"))
-    tiles.append((number(fastest.scores.recall_still, unit=" %"), f"hidden recall at {rate}", "objects without events for over 0.25 s"))
+    if not math.isnan(fastest.scores.recall_still):
+        tiles.append((number(fastest.scores.recall_still, unit=" %"), f"hidden recall at {rate}", "objects without events for over 0.25 s"))
     speed = significant(fastest.cost.times_real_time)
     tiles.append(
         (speed if speed == NOTHING else f"{speed} ×", f"real time at {rate}", f"{significant(fastest.cost.frames_per_s)} frames/s")
@@ -115,7 +115,9 @@ def _tiles(series: Series) -> Markup:
 def _rates(evaluation: Evaluation) -> Markup:
     def lines(score: str) -> list[Line]:
         return [
-            Line(series.name, tuple((result.condition.rate_hz, getattr(result.scores, score)) for result in series.results), place + 1)
+            Line(
+                series.name, tuple((result.condition.rate_hz, getattr(result.scores, score)) for result in series.results), style_of(place)
+            )
             for place, series in enumerate(evaluation.series)
         ]
 
@@ -125,7 +127,7 @@ def _rates(evaluation: Evaluation) -> Markup:
         values = lines(score)
         if any(math.isfinite(y) for line in values for _, y in line.points):
             charts.append(line_chart(title, values, x, percent_axis("%", [y for line in values for _, y in line.points])))
-    names = [(series.name, place + 1) for place, series in enumerate(evaluation.series)]
+    names = [(series.name, style_of(place)) for place, series in enumerate(evaluation.series)]
     return _section(
         "Scores by rate",
         "The same weights at every rate, scored at the same label times.",
