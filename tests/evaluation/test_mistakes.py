@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saccade.evaluation.mistakes import worst_mistakes
-from tests.evaluation.make import answer, detections, labels
+from tests.evaluation.samples import answer, detections, labels
 
 CAR, PEDESTRIAN = 0, 1
 BOX, NEAR, ELSEWHERE = (10, 10, 50, 40), (12, 11, 51, 41), (100, 60, 140, 90)

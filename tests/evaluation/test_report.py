@@ -18,7 +18,7 @@ from saccade.evaluation.mistakes import Mistake
 from saccade.evaluation.report import report, write_report
 from saccade.evaluation.result import Evaluation
 from saccade.types import InputError
-from tests.evaluation.make import detections, evaluation, labels, result
+from tests.evaluation.samples import detections, evaluation, labels, result
 
 NASTY = """</style></title><script>alert("1")</script><img src=x onerror='alert(2)'>&amp;]]>\x00\x1b\udcff"""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")

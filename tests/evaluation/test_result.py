@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from saccade.evaluation.result import Cost, Evaluation, Part, Result, from_json, read_evaluation, to_json, write_evaluation
 from saccade.types import InputError
-from tests.evaluation.make import evaluation, result, scores
+from tests.evaluation.samples import evaluation, result, scores
 
 
 def same(one: Any, two: Any) -> bool:

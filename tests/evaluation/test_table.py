@@ -10,7 +10,7 @@ import pytest
 from saccade.evaluation.plot import plot_rates
 from saccade.evaluation.table import NOTHING, conditions_table, cost_table, markdown, rates_table, significant, to_markdown, to_text
 from saccade.types import InputError
-from tests.evaluation.make import RATES, evaluation, result
+from tests.evaluation.samples import RATES, evaluation, result
 
 
 def test_a_row_per_series_with_every_rate_the_drop_and_the_hidden() -> None:
