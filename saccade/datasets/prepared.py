@@ -21,7 +21,7 @@ from saccade.types import InputError, Labels
 
 SETTINGS = "prepared.json"
 VERSION = 1
-COLUMNS = ("t", "boxes", "classes", "tracks", "still_us", "visible")  # of the labels; the last two where they are known
+COLUMNS = ("t", "boxes", "classes", "tracks", "still_us", "visible", "speed_px_s")  # of the labels; from still_us on where they are known
 
 
 @dataclass(frozen=True, eq=False)

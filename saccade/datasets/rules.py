@@ -129,8 +129,9 @@ def apply_rules(raw: RawLabels, rules: LabelRules, width: int, height: int, scal
     for reason, wrong in reasons.items():
         dropped[reason] = int((kept & wrong).sum())
         kept &= ~wrong
-    still, visible = (None if column is None else column[kept] for column in (raw.still_us, raw.visible))
-    labels = Labels(raw.t[kept], (boxes[kept] * scale).astype(np.float32), classes[kept], raw.tracks[kept], still, visible)
+    still, visible, speed = (None if column is None else column[kept] for column in (raw.still_us, raw.visible, raw.speed_px_s))
+    speed = None if speed is None else speed * np.float32(scale)
+    labels = Labels(raw.t[kept], (boxes[kept] * scale).astype(np.float32), classes[kept], raw.tracks[kept], still, visible, speed)
     rows = np.column_stack((raw.t, raw.boxes, raw.classes, raw.tracks))
     return Truth(labels, instants_us, clock, dropped, len(rows) - len(np.unique(rows, axis=0)))
 
