@@ -119,10 +119,10 @@ def write_all(out: Path, evaluation: Evaluation, gallery: Gallery | None = None)
 
 
 def recorded_s(dataset: Dataset) -> float:
-    """Length of all recordings together."""
+    """Length of all recordings together, from the start of their first training window to the end of the last."""
     sampling = fixed_sampling(dataset) or Sampling()
     ends = (recording.ends_us(sampling) for recording in dataset.recordings)
-    return sum(float(one[-1] - one[0]) / 1e6 for one in ends if len(one))
+    return sum((float(one[-1] - one[0]) + sampling.window_us) / 1e6 for one in ends if len(one))
 
 
 def picture(dataset: Dataset, mistake: Mistake) -> Pixels:

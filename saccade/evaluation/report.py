@@ -22,6 +22,8 @@ NOTES = {
     "mean drop": "mAP at the training rate minus the mean of the mAP at all higher rates, as the paper has it.",
     "retention": "mAP at the highest rate in percent of the mAP at the training rate.",
     "hidden": "Recall of objects that have made no events of their own for over 0.25 s: only a memory can find them.",
+    "small, medium, large": "Boxes of an area below 32 x 32 pixels, up to 96 x 96, and beyond, as COCO divides them.",
+    "AR": "Recall by the best hundred detections of each class and frame, the mean over the same overlaps and classes as mAP.",
     "streaming AP": "mAP when each label is compared with the newest detection that would have been ready by then, computing included.",
     "age": "Mean time from the end of the answering frame to the label.",
     "× real time": "Seconds of recording per second of computing, recordings in batches; one step, ms: a single frame alone.",
@@ -147,8 +149,11 @@ def _parts(evaluation: Evaluation, name: str, unit: str, title: str, intro: str)
 
 def _classes(evaluation: Evaluation) -> Markup:
     chosen = detailed(evaluation)
-    header = ("mAP", *evaluation.classes)
-    rows = tuple((name, *(number(result.scores.classes.get(kind)) for kind in evaluation.classes)) for name, _, result in chosen)
+    header = ("mAP", *evaluation.classes, "small", "medium", "large")
+    rows = []
+    for name, _, result in chosen:
+        sizes = (result.scores.ap_small, result.scores.ap_medium, result.scores.ap_large)
+        rows.append((name, *map(number, (*(result.scores.classes.get(kind) for kind in evaluation.classes), *sizes))))
     recall = Axis("recall, %", 0, 100, (0, 20, 40, 60, 80, 100))
     precision = Axis("precision, %", 0, 100, (0, 20, 40, 60, 80, 100))
     charts = []
@@ -157,7 +162,9 @@ def _classes(evaluation: Evaluation) -> Markup:
         if any(math.isfinite(y) for line in lines for _, y in line.points):
             charts.append(line_chart(kind, lines, recall, precision, markers=False))
     drawn = (element("div", *charts, class_="pair small"), legend([(name, style) for name, style, _ in chosen])) if charts else ()
-    return _section("Classes", "Precision over recall, at an overlap of one half." if charts else "", *drawn, _table(Table(header, rows)))
+    return _section(
+        "Classes", "Precision over recall, at an overlap of one half." if charts else "", *drawn, _table(Table(header, tuple(rows)))
+    )
 
 
 def _percent(curve: Sequence[float]) -> tuple[tuple[float, float], ...]:

@@ -9,13 +9,13 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from saccade.evaluation.average_precision import Scores
+from saccade.evaluation.average_precision import NAN, Scores
 from saccade.evaluation.condition import Condition
 from saccade.events.files import check_readable, replacing
 from saccade.types import InputError
 
 FORMAT = "saccade evaluation 1"
-NOT_A_NUMBER = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}  # JSON has no words for them, so they are texts
+NOT_A_NUMBER = {"NaN": NAN, "Infinity": math.inf, "-Infinity": -math.inf}  # JSON has no words for them, so they are texts
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def rates_table(evaluation: Evaluation) -> Table:
 def conditions_table(evaluation: Evaluation) -> Table:
     """A row per condition with all of its scores and its cost."""
     header = (
-        "window, stepping", "rate", "mAP", "AP50", "AP75", "hidden", "streaming AP", "age, ms", "frames/s", "× real time",
+        "window, stepping", "rate", "mAP", "AP50", "AP75", "AR", "hidden", "streaming AP", "age, ms", "frames/s", "× real time",
     )  # fmt: skip
     rows = tuple(
         (series.name, f"{result.condition.rate_hz:g} Hz", *_scores(result)) for series in evaluation.series for result in series.results
@@ -125,6 +125,7 @@ def _scores(result: Result) -> tuple[str, ...]:
         number(scores.mAP),
         number(scores.ap50),
         number(scores.ap75),
+        number(scores.ar100),
         number(scores.recall_still),
         number(result.streaming.mAP if result.streaming else None),
         number(result.age_ms),

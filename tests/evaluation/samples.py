@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ SPEEDS = ((0.0, 1.0), (1.0, 20.0), (20.0, 60.0), (60.0, 120.0), (120.0, math.inf
 
 
 def scores(mAP: float, hidden: float = 41.0, **changes: Any) -> Scores:
-    values = {
+    values: dict[str, Any] = {
         "mAP": mAP,
         "ap50": min(100, 1.9 * mAP),
         "ap75": 0.8 * mAP,
@@ -30,9 +29,11 @@ def scores(mAP: float, hidden: float = 41.0, **changes: Any) -> Scores:
         "frames": 2720,
         "labels": 6411,
         "still": 2102,
+        "ap_small": 0.6 * mAP,
+        "ap_medium": 1.1 * mAP,
+        "ar100": 1.3 * mAP,
     }
-    known = {item.name for item in fields(Scores)}
-    return Scores(**{name: value for name, value in (values | changes).items() if name in known})
+    return Scores(**(values | changes))
 
 
 def curve(area: float) -> tuple[float, ...]:

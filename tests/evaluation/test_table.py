@@ -41,7 +41,7 @@ def test_a_row_per_condition() -> None:
     table = conditions_table(evaluation())
     assert len(table.rows) == 3 * len(RATES)
     row = dict(zip(table.header, table.rows[4], strict=True))
-    assert (row["rate"], row["mAP"], row["hidden"], row["streaming AP"]) == ("200 Hz", "28.8", "37.7", "25.8")
+    assert (row["rate"], row["mAP"], row["AR"], row["hidden"], row["streaming AP"]) == ("200 Hz", "28.8", "37.4", "37.7", "25.8")
 
 
 @pytest.mark.parametrize(
