@@ -30,10 +30,10 @@ def pictures(drawn: Sequence[tuple[Mistake, Pixels]], classes: Sequence[str]) ->
 
 def _picture(mistake: Mistake, pixels: Pixels, classes: Sequence[str]) -> Markup:
     height, width = pixels.shape[:2]
-    boxes = [
-        *(_box(box, "truth", mistake.kind == "missed" and row == mistake.index) for row, box in enumerate(mistake.labels.boxes)),
-        *(_box(box, "guess", mistake.kind == "false" and row == mistake.index) for row, box in enumerate(mistake.detections.boxes)),
-    ]
+    rows = [("truth", "missed", row, box) for row, box in enumerate(mistake.labels.boxes)]
+    rows += [("guess", "false", row, box) for row, box in enumerate(mistake.detections.boxes)]
+    rows.sort(key=lambda one: one[1:3] == (mistake.kind, mistake.index))  # the mistake is drawn over all others
+    boxes = (_box(box, style, (kind, row) == (mistake.kind, mistake.index)) for style, kind, row, box in rows)
     image = element("image", href=_png(pixels), width=width, height=height)
     what = classes[mistake.class_index]
     view = element("svg", image, *boxes, viewBox=f"0 0 {width} {height}", role="img", aria_label=f"{what}, {_told(mistake)}")
