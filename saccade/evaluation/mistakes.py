@@ -11,7 +11,7 @@ from saccade.evaluation.average_precision import found_labels
 from saccade.types import Detections, Labels
 
 SURE = 0.3  # detections below this score count as not said, in pictures
-APART_US = 1_000_000  # one mistake of a kind per recording in this time, or one object would fill the page
+APART_US = 1_000_000  # one false detection per recording in this time, and one miss of a track, or one object would fill the page
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +30,12 @@ class Mistake:
     def class_index(self) -> int:
         return int((self.detections if self.kind == "false" else self.labels).classes[self.index])
 
+    @property
+    def cause(self) -> tuple[str, str, int]:
+        """The same for mistakes that are probably one: about one object, or of one second where nobody knows the object."""
+        track = int(self.labels.tracks[self.index]) if self.kind == "missed" else -1
+        return (self.recording, "track", track) if track >= 0 else (self.recording, "time", self.instant_us // APART_US)
+
 
 def worst_mistakes(answers: Iterable[Answer], number: int = 8, sure: float = SURE) -> tuple[list[Mistake], list[Mistake]]:
     """The false detections of the highest score and the missed labels of the largest visible area, NUMBER of each, worst first.
@@ -40,40 +46,33 @@ def worst_mistakes(answers: Iterable[Answer], number: int = 8, sure: float = SUR
     for answer in answers:
         shown = answer.detections[answer.detections.scores >= sure]
         common = (answer.recording, answer.instant_us, answer.labels, shown)
-        wrong = np.flatnonzero(~_supported(shown, answer.labels))
-        if len(wrong):
-            first = int(wrong[shown.scores[wrong].argmax()])
-            false.offer(Mistake("false", *common, first, float(shown.scores[first])))
+        alone = (row for row in range(len(shown)) if not found_labels(answer.labels, shown[row : row + 1]).any())
+        surest = next(alone, None)  # detections come best first
+        if surest is not None:
+            false.offer(Mistake("false", *common, surest, float(shown.scores[surest])))
         lost = np.flatnonzero(~found_labels(answer.labels, shown))
-        if len(lost):
-            area = _area(answer.labels)[lost]
-            largest = int(lost[area.argmax()])
-            missed.offer(Mistake("missed", *common, largest, float(area.max())))
+        for row, area in zip(lost.tolist(), _area(answer.labels)[lost].tolist(), strict=True):
+            missed.offer(Mistake("missed", *common, row, area))
     return false.best(), missed.best()
 
 
 class _Worst:
-    """The NUMBER heaviest mistakes, one per recording and second, of any number that are offered."""
+    """The NUMBER heaviest mistakes, one of each cause, of any number that are offered."""
 
     def __init__(self, number: int) -> None:
         self._number = number
-        self._kept: dict[tuple[str, int], Mistake] = {}
+        self._kept: dict[tuple[str, str, int], Mistake] = {}
 
     def offer(self, mistake: Mistake) -> None:
-        key = mistake.recording, mistake.instant_us // APART_US
-        if key not in self._kept or mistake.weight > self._kept[key].weight:
-            self._kept[key] = mistake
+        before = self._kept.get(mistake.cause)
+        if before is None or mistake.weight > before.weight:
+            self._kept[mistake.cause] = mistake
         if len(self._kept) > 4 * self._number:
-            self._kept = {(one.recording, one.instant_us // APART_US): one for one in self.best()}
+            self._kept = {one.cause: one for one in self.best()}
 
     def best(self) -> list[Mistake]:
         ordered = sorted(self._kept.values(), key=lambda one: (-one.weight, one.recording, one.instant_us))
         return ordered[: self._number]
-
-
-def _supported(detections: Detections, labels: Labels) -> np.ndarray:
-    """For every detection whether a label of its class is there, be it another detection's."""
-    return np.array([found_labels(labels, detections[row : row + 1]).any() for row in range(len(detections))], np.bool_)
 
 
 def _area(labels: Labels) -> np.ndarray:

@@ -187,7 +187,7 @@ def _gallery(evaluation: Evaluation, gallery: Gallery | None) -> Markup:
     for title, drawn in (("Surest detections of nothing", gallery.false), ("Largest objects that nothing found", gallery.missed)):
         if drawn:
             parts += [element("h3", title), pictures(drawn, evaluation.classes)]
-    return _section("Worst mistakes", f"At {at}; one per recording and second.", *parts)
+    return _section("Worst mistakes", f"At {at}; one picture per object, or per second of a recording.", *parts)
 
 
 def _tabled(title: str, intro: str, table: Table) -> Markup:

@@ -1,5 +1,7 @@
 """The worst mistakes are those that a person would call the worst: sure of nothing, blind to what is plain."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,6 +50,17 @@ def test_one_per_recording_and_second_the_worst_of_it() -> None:
     ]
     false, _ = worst_mistakes(answers)
     assert [(one.recording, one.instant_us) for one in false] == [("a", 900_000), ("b", 0), ("a", 1_000_000)]
+
+
+def test_an_object_is_missed_once_when_it_is_plainest() -> None:
+    """A car that stands unseen for a minute is one mistake, and doesn't hide the pedestrian beside it."""
+    nothing = detections([], [], [])
+    answers = [
+        answer(replace(labels([(0, 0, 50 + t, 50), (70, 0, 80, 30)], [CAR, PEDESTRIAN]), tracks=np.array([3, 4])), nothing, t=t * 1_000_000)
+        for t in (0, 10, 5)
+    ]
+    _, missed = worst_mistakes(answers)
+    assert [(one.instant_us, one.class_index) for one in missed] == [(10_000_000, CAR), (0, PEDESTRIAN)]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.integers(30, 100)), max_size=150), st.integers(1, 4))
