@@ -18,6 +18,7 @@ from saccade.evaluation.condition import Condition, Stepping, WindowKind
 from saccade.evaluation.gallery import Gallery, Pixels
 from saccade.evaluation.mistakes import Mistake, worst_mistakes
 from saccade.evaluation.plot import plot_rates
+from saccade.evaluation.protocol import protocol_of
 from saccade.evaluation.report import write_report
 from saccade.evaluation.result import Evaluation, write_evaluation
 from saccade.evaluation.table import conditions_table, described, markdown, rates_table, to_text
@@ -103,7 +104,7 @@ def _run(weights: Path, dataset: Dataset, conditions: list[Condition], out: Path
     print(f"{described(found)}\n\n{to_text(rates_table(found))}\n\n{to_text(conditions_table(found))}")
     if out is not None:
         shown = found.series[0].fastest.condition
-        mistakes = worst_mistakes(answers_at(out, shown))
+        mistakes = worst_mistakes(answers_at(out, shown), protocol=protocol_of(found.protocol, dataset))
         false, missed = ([(mistake, picture(dataset, mistake)) for mistake in some] for some in mistakes)
         write_all(out, found, Gallery(shown, false, missed))
         print(f"\n{out / 'report.html'}: the report; beside it table.md, rates.png, evaluation.json")

@@ -8,6 +8,7 @@ import numpy as np
 
 from saccade.evaluation.answers import Answer
 from saccade.evaluation.average_precision import found_labels
+from saccade.evaluation.protocol import Protocol, judge
 from saccade.types import Detections, Labels
 
 SURE = 0.3  # detections below this score count as not said, in pictures
@@ -37,21 +38,29 @@ class Mistake:
         return (self.recording, "track", track) if track >= 0 else (self.recording, "time", self.instant_us // APART_US)
 
 
-def worst_mistakes(answers: Iterable[Answer], number: int = 8, sure: float = SURE) -> tuple[list[Mistake], list[Mistake]]:
+def worst_mistakes(
+    answers: Iterable[Answer], number: int = 8, *, protocol: Protocol | None = None, sure: float = SURE
+) -> tuple[list[Mistake], list[Mistake]]:
     """The false detections of the highest score and the missed labels of the largest visible area, NUMBER of each, worst first.
 
-    A detection is false if it overlaps no label of its class by half; a label is missed if no detection of at least SURE is its own.
+    A detection is false if it overlaps no label of its class by half; a label is missed if no detection of at least SURE is its own. What
+    the protocol ignores is no mistake.
     """
     false, missed = _Worst(number), _Worst(number)
     for answer in answers:
-        shown = answer.detections[answer.detections.scores >= sure]
-        common = (answer.recording, answer.instant_us, answer.labels, shown)
-        alone = (row for row in range(len(shown)) if not found_labels(answer.labels, shown[row : row + 1]).any())
-        surest = next(alone, None)  # detections come best first
-        if surest is not None:
-            false.offer(Mistake("false", *common, surest, float(shown.scores[surest])))
-        lost = np.flatnonzero(~found_labels(answer.labels, shown))
-        for row, area in zip(lost.tolist(), _area(answer.labels)[lost].tolist(), strict=True):
+        judged = judge(answer, protocol)
+        if judged is None:
+            continue
+        said = judged.detections.scores >= sure
+        shown, labels = judged.detections[said], judged.labels
+        common = (answer.recording, answer.instant_us, labels, shown)
+        for row in np.flatnonzero(~judged.uncertain[said]).tolist():  # best first
+            alone = shown[row : row + 1]
+            if not (found_labels(labels, alone).any() or found_labels(judged.ignored, alone).any()):
+                false.offer(Mistake("false", *common, row, float(shown.scores[row])))
+                break
+        lost = np.flatnonzero(~found_labels(labels, shown))
+        for row, area in zip(lost.tolist(), _area(labels)[lost].tolist(), strict=True):
             missed.offer(Mistake("missed", *common, row, area))
     return false.best(), missed.best()
 

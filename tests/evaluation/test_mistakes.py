@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from saccade.evaluation.mistakes import worst_mistakes
+from saccade.evaluation.protocol import PROTOCOLS
 from tests.evaluation.samples import answer, detections, labels
 
 CAR, PEDESTRIAN = 0, 1
@@ -40,6 +42,14 @@ def test_hidden_objects_weigh_by_what_is_visible() -> None:
     truth = labels([(0, 0, 100, 100), (0, 0, 20, 20)], [CAR, CAR], visible=np.array([0.01, 1.0], np.float32))
     _, (missed,) = worst_mistakes([answer(truth, detections([], [], []))])
     assert missed.index == 1
+
+
+@pytest.mark.parametrize("small", ["dropped", "ignored"])
+def test_what_the_protocol_ignores_is_no_mistake(small: str) -> None:
+    protocol = replace(PROTOCOLS["prophesee"], small=small, least_side=20.0, least_diagonal=30.0, after_us=500_000)
+    tiny = answer(labels([(0, 0, 10, 10)], [CAR]), detections([(30, 30, 40, 40)], [CAR], [0.9]), t=1_000_000)
+    early = answer(labels([BOX], [CAR]), detections([ELSEWHERE], [CAR], [0.9]), t=400_000)
+    assert worst_mistakes([tiny, early], protocol=protocol) == ([], [])
 
 
 def test_one_per_recording_and_second_the_worst_of_it() -> None:
