@@ -21,7 +21,7 @@ class Table:
 
 def number(value: float | None, digits: int = 1, unit: str = "") -> str:
     """A value as a cell: nothing is a dash, never "nan"."""
-    return NOTHING if value is None or math.isnan(value) else f"{value:,.{digits}f}{unit}"
+    return NOTHING if value is None or math.isnan(value) else f"{round(value, digits) + 0.0:,.{digits}f}{unit}"  # + 0.0: no "-0.0"
 
 
 def significant(value: float | None) -> str:

@@ -51,6 +51,10 @@ def test_three_digits_that_count(value: float, said: str) -> None:
     assert significant(value) == said
 
 
+def test_no_drop_is_zero_not_minus_zero() -> None:
+    assert rates_table(evaluation(results=(result(30.0), result(30.01, rate_hz=200)))).rows[0][3:5] == ("0.0", "100.0 %")
+
+
 def test_numbers_are_aligned_to_the_right() -> None:
     lines = to_text(rates_table(evaluation())).splitlines()
     assert len({len(line) for line in lines}) == 1
