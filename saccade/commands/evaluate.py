@@ -1,0 +1,185 @@
+"""`saccade evaluate`: weights + a data set -> a score at every rate, and a report."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast, get_args
+
+import numpy as np
+import tyro
+from tqdm import tqdm
+
+from saccade.commands.data import Folder, Split
+from saccade.datasets.open import Kind, fixed_sampling, open_dataset
+from saccade.datasets.recording import Dataset, Sampling
+from saccade.evaluation.condition import Condition, Stepping, WindowKind
+from saccade.evaluation.gallery import Gallery, Pixels
+from saccade.evaluation.mistakes import Mistake, worst_mistakes
+from saccade.evaluation.plot import plot_rates
+from saccade.evaluation.protocol import protocol_of
+from saccade.evaluation.report import write_report
+from saccade.evaluation.result import Evaluation, write_evaluation
+from saccade.evaluation.table import conditions_table, described, markdown, rates_table, to_text
+from saccade.events.files import replacing
+from saccade.types import InputError
+from saccade.viewer.picture import colours
+
+WeightsFile = Annotated[
+    Path, tyro.conf.Positional, tyro.conf.arg(metavar="WEIGHTS", help="Weights of saccade (.safetensors) or a published checkpoint.")
+]
+Windows = Annotated[str, tyro.conf.arg(metavar="sliding,disjoint,shrunk")]
+Steppings = Annotated[str, tyro.conf.arg(metavar="direct,interleaved")]
+PICTURE_RATE_HZ = 200  # of the grid on which the frame nearest to a mistake is drawn
+
+
+def evaluate(
+    weights: WeightsFile,
+    dataset: Folder,
+    *,
+    rates: tuple[float, ...] = (20.0, 40.0, 80.0, 100.0, 200.0),
+    window: Windows = "sliding",
+    stepping: Steppings = "direct",
+    jitter: tuple[float, ...] = (0.0,),
+    drop: tuple[float, ...] = (0.0,),
+    reset_every: tuple[int, ...] = (0,),
+    seed: int = 0,
+    split: Split = "test",
+    kind: Kind | None = None,
+    recordings: int = 0,
+    protocol: Literal["saccade", "prophesee"] = "saccade",
+    label_rate: float = 20.0,
+    latency_ms: float | Literal["measured"] | None = None,
+    batch: int = 8,
+    processes: int = 1,
+    device: str = "auto",
+    out: Path | None = None,
+) -> None:
+    """Score WEIGHTS on DATASET at every rate of --rates: `saccade evaluate best.safetensors streets --rates 20 200 --out scores`.
+
+    Recordings run as streams with carried memory, and every rate is scored at the same label times, so its numbers can be compared. Several
+    windows, steppings, ... give a row of the table for each combination. The same command goes on where it was interrupted.
+
+    Args:
+        rates: Frames per second of event time that the detector is run at, 5 to 1000. This alone sets the rate.
+        window: Events of a frame. Sliding: as long as in training; disjoint: as long as the step; shrunk: so, but one per training window.
+        stepping: State that a frame goes on from. Direct: of the frame before; interleaved: of the one a training window before.
+        jitter: Irregular frames: each step is longer or shorter by up to this fraction, 0 to below 1.
+        drop: Lost frames: this share of them never arrives; the memory is told the true time.
+        reset_every: Forget after so many frames, as the published memory does (21, or 10 for 1 Mpx); 0 = never.
+        seed: Chance of jitter and drop begins here.
+        split: Which recordings of DATASET.
+        kind: What the data set is, where its content doesn't tell.
+        recordings: Only the first so many; 0 = all.
+        protocol: Saccade: frames without objects count, ranked by objectness x class. Prophesee: the field's rules, as papers have it.
+        label_rate: Denser labels are thinned to so many instants per second (simulated ones have 200).
+        latency_ms: Also score what would have been ready in time, if a step took so long, or `measured` on this machine (streaming AP).
+        batch: Recordings that go through the network together: changes speed and memory, no number.
+        processes: Work in so many processes: changes speed and memory, no number.
+        device: Cpu, cuda, or auto.
+        out: Folder for report.html, table.md, rates.png, evaluation.json, and what was detected; if not given, the table is only printed.
+    """
+    conditions = conditions_of(rates, window, stepping, jitter, drop, reset_every, seed)
+    if min(recordings, seed) < 0 or min(batch, processes) < 1 or not label_rate > 0:
+        given = f"--recordings {recordings}, --seed {seed}, --batch {batch}, --processes {processes}, --label-rate {label_rate:g}"
+        raise InputError(f"{given}: expected 0 or more for the first two, at least 1 for the next two, and a label rate above 0")
+    opened = open_dataset(dataset, split, kind)
+    opened = replace(opened, recordings=opened.recordings[: recordings or None])
+    options = {"protocol": protocol, "label_rate_hz": label_rate, "latency_ms": latency_ms, "batch": batch, "processes": processes}
+    _run(weights, opened, conditions, out, device=device, **options)
+
+
+def _run(weights: Path, dataset: Dataset, conditions: list[Condition], out: Path | None, **options: Any) -> None:
+    from saccade.evaluation.evaluate import answers_at, evaluate
+    from saccade.training.start import warn_of_filters
+
+    if out is not None:
+        if out.exists() and not out.is_dir():
+            raise InputError(f"{out}: is a file; expected a folder to write to, or a new name")
+        out.mkdir(parents=True, exist_ok=True)
+    warn_of_filters(dataset)
+    with _bar(len(conditions) * recorded_s(dataset)) as progress:
+        found = evaluate(weights, dataset, conditions, out=out, progress=progress, **options)
+    print(f"{described(found)}\n\n{to_text(rates_table(found))}\n\n{to_text(conditions_table(found))}")
+    if out is not None:
+        shown = found.series[0].fastest.condition
+        mistakes = worst_mistakes(answers_at(out, shown), protocol=protocol_of(found.protocol, dataset))
+        false, missed = ([(mistake, picture(dataset, mistake)) for mistake in some] for some in mistakes)
+        write_all(out, found, Gallery(shown, false, missed))
+        print(f"\n{out / 'report.html'}: the report; beside it table.md, rates.png, evaluation.json")
+
+
+def write_all(out: Path, evaluation: Evaluation, gallery: Gallery | None = None) -> None:
+    """Every form of an evaluation into a folder, each file whole or not there."""
+    write_evaluation(evaluation, out / "evaluation.json")
+    with replacing(out / "table.md") as temporary:
+        temporary.write_text(markdown(evaluation), encoding="utf-8")
+    plot_rates(evaluation, out / "rates.png")
+    write_report(out / "report.html", evaluation, gallery)
+
+
+def recorded_s(dataset: Dataset) -> float:
+    """Length of all recordings together, from the start of their first training window to the end of the last."""
+    sampling = fixed_sampling(dataset) or Sampling()
+    ends = (recording.ends_us(sampling) for recording in dataset.recordings)
+    return sum((float(one[-1] - one[0]) + sampling.window_us) / 1e6 for one in ends if len(one))
+
+
+def picture(dataset: Dataset, mistake: Mistake) -> Pixels:
+    """The events that led to a mistake: the training window's worth before its instant, whatever the detector's frames were."""
+    recording = next(recording for recording in dataset.recordings if recording.name == mistake.recording)
+    sampling = fixed_sampling(dataset) or Sampling(rate_hz=PICTURE_RATE_HZ)
+    ends_us = recording.ends_us(sampling)
+    nearest = int(np.abs(ends_us - mistake.instant_us).argmin())
+    return colours(recording.frames(ends_us[nearest : nearest + 1], sampling)[0])
+
+
+@contextmanager
+def _bar(seconds: float) -> Iterator[Callable[[str, float], None]]:
+    """Progress over the seconds of all recordings at all conditions, and the condition at work."""
+    shape = "{desc} {percentage:3.0f}%|{bar}| {n:,.0f} of {total:,.0f} s of recording [{elapsed}<{remaining}]"
+    with tqdm(total=seconds, desc="evaluating", bar_format=shape, leave=False, disable=None, dynamic_ncols=True) as bar:
+
+        def progress(condition: str, done_s: float) -> None:
+            bar.set_description_str(f"evaluating {condition}", refresh=False)
+            bar.update(min(done_s, bar.total - bar.n))
+
+        yield progress
+
+
+def conditions_of(
+    rates: Sequence[float],
+    window: str,
+    stepping: str,
+    jitters: Sequence[float] = (0.0,),
+    drops: Sequence[float] = (0.0,),
+    resets: Sequence[int] = (0,),
+    seed: int = 0,
+) -> list[Condition]:
+    """Every combination once, rates innermost; chance has a seed only where there is chance."""
+    if not all((rates, jitters, drops, resets)):
+        raise InputError("--rates, --jitter, --drop, --reset-every: expected at least one number after each")
+    windows, steppings = _chosen("window", window, WindowKind), _chosen("stepping", stepping, Stepping)
+    combined = (
+        Condition(
+            rate_hz=rate,
+            window=cast(WindowKind, kind),
+            stepping=cast(Stepping, step),
+            jitter=jitter,
+            drop=drop,
+            reset_every=reset,
+            seed=seed if jitter or drop else 0,
+        )
+        for kind, step, jitter, drop, reset, rate in product(windows, steppings, jitters, drops, resets, rates)
+    )
+    return list(dict.fromkeys(combined))
+
+
+def _chosen(option: str, text: str, kind: object) -> tuple[str, ...]:
+    """Words separated by commas, each one of the literal KIND."""
+    words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+    unknown = [word for word in words if word not in get_args(kind)]
+    if unknown:
+        raise InputError(f"--{option} {text}: {unknown[0]!r} is unknown; expected {', '.join(get_args(kind))}, or several with commas")
+    return words

@@ -1,0 +1,139 @@
+"""EVALUATION -> TABLES: the rates side by side, and a row per condition; for a terminal or as Markdown."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from saccade.evaluation.result import Evaluation, Result
+
+NOTHING = "–"  # where a number would be NaN
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as text; the first so many columns are words, the others numbers."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: int = 1
+
+
+def number(value: float | None, digits: int = 1, unit: str = "") -> str:
+    """A value as a cell: nothing is a dash, never "nan"."""
+    return NOTHING if value is None or math.isnan(value) else f"{round(value, digits) + 0.0:,.{digits}f}{unit}"  # + 0.0: no "-0.0"
+
+
+def significant(value: float | None) -> str:
+    """Of quantities that span decades: three digits that count."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
+
+
+def rates_table(evaluation: Evaluation) -> Table:
+    """A row per series: mAP at every rate, what is lost above the training rate, and what the memory holds of hidden objects."""
+    rates = sorted({result.condition.rate_hz for result in evaluation.results})
+    ends = list(dict.fromkeys(rate for rate in (evaluation.training_rate_hz, rates[-1] if rates else math.nan) if rate in rates))
+    rows = []
+    for series in evaluation.series:
+        found = [series.at(rate) for rate in rates]
+        hidden = [series.at(rate) for rate in ends]
+        rows.append(
+            (
+                series.name,
+                *(number(result.scores.mAP if result else None) for result in found),
+                number(series.mean_drop),
+                number(series.retention, unit=" %"),
+                *(number(result.scores.recall_still if result else None) for result in hidden),
+            )
+        )
+    header = ("window, stepping", *(f"{rate:g} Hz" for rate in rates), "mean drop", "retention", *(f"hidden, {rate:g} Hz" for rate in ends))
+    return Table(header, tuple(rows))
+
+
+def conditions_table(evaluation: Evaluation) -> Table:
+    """A row per condition with all of its scores and its cost."""
+    header = (
+        "window, stepping", "rate", "mAP", "AP50", "AP75", "AR", "hidden", "streaming AP", "age, ms", "frames/s", "× real time",
+    )  # fmt: skip
+    rows = tuple(
+        (series.name, f"{result.condition.rate_hz:g} Hz", *_scores(result)) for series in evaluation.series for result in series.results
+    )
+    return Table(header, rows)
+
+
+def cost_table(evaluation: Evaluation) -> Table:
+    """What each condition took."""
+    header = ("window, stepping", "rate", "recorded, s", "frames", "computing, s", "frames/s", "× real time", "one step, ms")
+    rows = []
+    for series in evaluation.series:
+        for result in series.results:
+            cost = result.cost
+            amounts = (number(cost.recorded_s), f"{cost.frames:,}", number(cost.seconds))
+            speeds = (significant(cost.frames_per_s), significant(cost.times_real_time), significant(cost.step_ms))
+            rows.append((series.name, f"{result.condition.rate_hz:g} Hz", *amounts, *speeds))
+    return Table(header, tuple(rows))
+
+
+def described(evaluation: Evaluation) -> str:
+    """What was evaluated on what, in one line: for captions."""
+    recordings = f"{evaluation.recordings:,} recording" + ("" if evaluation.recordings == 1 else "s")
+    where = f"{evaluation.dataset}, {evaluation.split} ({recordings})"
+    return f"{evaluation.weights} ({evaluation.model}) on {where}, protocol {evaluation.protocol}"
+
+
+def markdown(evaluation: Evaluation) -> str:
+    """Both tables with a line on what they are of."""
+    hidden = "hidden: recall in percent of objects that have made no events for over 0.25 s, which only a memory can find"
+    return (
+        "\n\n".join(
+            (
+                _escape(described(evaluation)),
+                f"mAP in percent by frames per second; {hidden}.",
+                to_markdown(rates_table(evaluation)),
+                to_markdown(conditions_table(evaluation)),
+            )
+        )
+        + "\n"
+    )
+
+
+def to_markdown(table: Table) -> str:
+    lines = [table.header, tuple("---" if place < table.words else "--:" for place in range(len(table.header)))]
+    lines += [tuple(_escape(cell) for cell in row) for row in table.rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def to_text(table: Table) -> str:
+    """Columns aligned for a terminal."""
+    widths = [max(map(len, column)) for column in zip(table.header, *table.rows, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        aligned = (
+            cell.ljust(width) if place < table.words else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        return "  ".join(aligned).rstrip()
+
+    return "\n".join([line(table.header), "  ".join("-" * width for width in widths), *(line(row) for row in table.rows)])
+
+
+def _scores(result: Result) -> tuple[str, ...]:
+    scores = result.scores
+    return (
+        number(scores.mAP),
+        number(scores.ap50),
+        number(scores.ap75),
+        number(scores.ar100),
+        number(scores.recall_still),
+        number(result.streaming.mAP if result.streaming else None),
+        number(result.age_ms),
+        significant(result.cost.frames_per_s),
+        significant(result.cost.times_real_time),
+    )
+
+
+def _escape(text: str) -> str:
+    """Names of files and classes as plain words of Markdown."""
+    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", " ".join(text.split()))

@@ -1,0 +1,141 @@
+"""`saccade evaluate` as a user meets it: which conditions its options mean, what it writes, that it goes on, and how it refuses."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from saccade.commands.evaluate import conditions_of, evaluate, recorded_s
+from saccade.datasets.open import open_dataset
+from saccade.evaluation.condition import Condition
+from saccade.evaluation.result import read_evaluation
+from saccade.simulate.dataset import DatasetConfig, write_dataset
+from saccade.types import InputError
+from tests.training.make import tiny_config
+
+ROOT = Path(__file__).parents[2]
+FILES = {"evaluation.json", "table.md", "rates.png", "report.html"}
+
+
+def test_every_combination_once_with_the_rates_innermost() -> None:
+    found = conditions_of((20, 200), "sliding, disjoint,sliding", "direct,interleaved")
+    assert [one.name for one in found] == [
+        f"{window}-{stepping}-{rate}Hz"
+        for window in ("sliding", "disjoint")
+        for stepping in ("direct", "interleaved")
+        for rate in (20, 200)
+    ]
+
+
+def test_chance_has_a_seed_only_where_there_is_chance() -> None:
+    found = conditions_of((20.0,), "sliding", "direct", jitters=(0.0, 0.3), drops=(0.0,), resets=(0, 21), seed=7)
+    assert found == [
+        Condition(rate_hz=20.0),
+        Condition(rate_hz=20.0, reset_every=21),
+        Condition(rate_hz=20.0, jitter=0.3, seed=7),
+        Condition(rate_hz=20.0, jitter=0.3, reset_every=21, seed=7),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"window": "sliding,round"}, "'round' is unknown; expected sliding, disjoint, shrunk"),
+        ({"stepping": ""}, "expected direct, interleaved"),
+        ({"rates": ()}, "at least one number"),
+        ({"rates": (20.0, 2000.0)}, "from 1 to 1000"),
+        ({"jitters": (1.0,)}, "below 1"),
+    ],
+)
+def test_what_means_no_condition_is_refused(change: dict, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        conditions_of(**({"rates": (20.0,), "window": "sliding", "stepping": "direct"} | change))
+
+
+@pytest.fixture(scope="module")
+def streets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("evaluate") / "streets"
+    write_dataset(folder, DatasetConfig(recordings=10, seconds=0.6, width=48, height=40), processes=1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def weights(streets: Path) -> Path:
+    """Fresh ones whose objects are anywhere, so that there is something to score."""
+    import torch
+
+    from saccade.model.detector import Detector
+    from saccade.model.weights import save_detector
+
+    torch.manual_seed(0)
+    detector = Detector(replace(tiny_config(), classes=open_dataset(streets, "test").classes))
+    for scale in detector.head.scales:
+        for layer in (scale.objectness, scale.classes):
+            torch.nn.init.normal_(layer.weight)
+            torch.nn.init.zeros_(layer.bias)
+    path = streets.parent / "tiny.safetensors"
+    save_detector(detector, path)
+    return path
+
+
+def test_it_prints_the_table_writes_every_form_and_goes_on(
+    streets: Path, weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    out = tmp_path / "new" / "scores"
+
+    def run() -> str:
+        evaluate(weights, streets, rates=(20.0, 40.0), window="sliding,disjoint", latency_ms=5.0, out=out)
+        return capsys.readouterr().out
+
+    said = run()
+    assert {path.name for path in out.iterdir() if path.is_file()} >= FILES
+    assert not list(out.rglob("*.part*"))
+    found = read_evaluation(out / "evaluation.json")
+    assert [one.condition.name for one in found.results] == [
+        "sliding-direct-20Hz", "sliding-direct-40Hz", "disjoint-direct-20Hz", "disjoint-direct-40Hz",
+    ]  # fmt: skip
+    assert found.recordings == 1
+    assert found.results[0].scores == found.results[2].scores  # at the training rate both windows are one
+    assert all(one.streaming is not None for one in found.results)
+    assert "20 Hz  40 Hz  mean drop  retention" in said
+    assert said.endswith(f"{out / 'report.html'}: the report; beside it table.md, rates.png, evaluation.json\n")
+    assert run() == said  # the cost, too: nothing was computed again
+    assert read_evaluation(out / "evaluation.json") == found
+
+
+def test_without_out_the_table_is_only_printed(streets: Path, weights: Path, capsys: pytest.CaptureFixture) -> None:
+    before = sorted(streets.parent.rglob("*"))
+    evaluate(weights, streets, rates=(20.0,), split="train", recordings=1)
+    assert "train (1 recording)" in capsys.readouterr().out
+    assert sorted(streets.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"batch": 0}, "--batch 0"),
+        ({"recordings": -1}, "--recordings -1"),
+        ({"label_rate": float("nan")}, "--label-rate nan"),
+        ({"out": Path(__file__)}, "is a file; expected a folder"),
+        ({"weights": Path("none.safetensors")}, r"none.safetensors: no such file"),
+    ],
+)
+def test_wrong_options_are_refused(streets: Path, weights: Path, options: dict, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        evaluate(**({"weights": weights, "dataset": streets, "rates": (20.0,)} | options))
+
+
+def test_the_length_of_a_data_set_is_that_of_its_recordings(streets: Path) -> None:
+    assert recorded_s(open_dataset(streets, "all")) == pytest.approx(10 * 0.6, abs=10 * 0.06)
+
+
+def test_the_help_says_which_option_sets_the_rate_and_values_are_taken_as_shown() -> None:
+    command = [sys.executable, "-m", "saccade.cli", "evaluate"]
+    text = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert "This alone sets the rate" in " ".join(text.replace("│", " ").split())
+    asked = ["--rates", "20", "200", "--window", "sliding,round", "--latency-ms", "measured", "--reset-every", "0", "21"]
+    refused = subprocess.run([*command, "w", "d", *asked], capture_output=True, text=True, cwd=ROOT)
+    expected = "--window sliding,round: 'round' is unknown; expected sliding, disjoint, shrunk, or several with commas"
+    assert (refused.returncode, refused.stderr) == (2, f"saccade: {expected}\n")

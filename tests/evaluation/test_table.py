@@ -1,0 +1,100 @@
+"""Tables say what the values say, in every form, and the plot needs nothing but them."""
+
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from saccade.evaluation.plot import plot_rates
+from saccade.evaluation.table import NOTHING, conditions_table, cost_table, markdown, rates_table, significant, to_markdown, to_text
+from saccade.types import InputError
+from tests.evaluation.samples import RATES, evaluation, result
+
+
+def test_a_row_per_series_with_every_rate_the_drop_and_the_hidden() -> None:
+    table = rates_table(evaluation())
+    assert table.header == (
+        "window, stepping", "20 Hz", "40 Hz", "80 Hz", "100 Hz", "200 Hz", "mean drop", "retention", "hidden, 20 Hz", "hidden, 200 Hz",
+    )  # fmt: skip
+    assert table.rows[2] == ("disjoint, direct", "31.2", "27.4", "20.1", "17.6", "9.3", "12.6", "29.8 %", "41.0", "11.1")
+    assert len(table.rows) == 3
+
+
+def test_a_rate_that_only_one_series_has_is_a_dash_in_the_others() -> None:
+    both = evaluation(results=(result(30.0, rate_hz=20), result(20.0, rate_hz=500), result(25.0, rate_hz=20, stepping="interleaved")))
+    first, second = rates_table(both).rows
+    assert first[1:5] == ("30.0", "20.0", "10.0", "66.7 %")
+    assert second[1:5] == ("25.0", NOTHING, NOTHING, NOTHING)
+
+
+def test_what_cannot_be_counted_is_a_dash_never_nan() -> None:
+    nan = float("nan")
+    whole = evaluation(results=(result(nan, nan), result(nan, nan, rate_hz=200)))
+    for table in (rates_table(whole), conditions_table(whole), cost_table(whole)):
+        assert "nan" not in to_text(table).lower()
+    assert conditions_table(whole).rows[0][2] == NOTHING
+
+
+def test_a_row_per_condition() -> None:
+    table = conditions_table(evaluation())
+    assert len(table.rows) == 3 * len(RATES)
+    row = dict(zip(table.header, table.rows[4], strict=True))
+    assert (row["rate"], row["mAP"], row["AR"], row["hidden"], row["streaming AP"]) == ("200 Hz", "28.8", "37.4", "37.7", "25.8")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(0.41, "0.410"), (1.0, "1.00"), (72.34, "72.3"), (99.96, "100"), (1234.5, "1,234"), (float("inf"), NOTHING)]
+)
+def test_three_digits_that_count(value: float, said: str) -> None:
+    assert significant(value) == said
+
+
+def test_no_drop_is_zero_not_minus_zero() -> None:
+    assert rates_table(evaluation(results=(result(30.0), result(30.01, rate_hz=200)))).rows[0][3:5] == ("0.0", "100.0 %")
+
+
+def test_numbers_are_aligned_to_the_right() -> None:
+    lines = to_text(rates_table(evaluation())).splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert len(lines) == 5
+
+
+def test_markdown_has_as_many_cells_in_every_row_whatever_the_names() -> None:
+    whole = evaluation(weights="a|b\n<script>.safetensors", dataset="x_y*z")
+    text = markdown(whole)
+    assert "<script>" not in text.replace("\\<", "")
+    assert "a\\|b \\<script\\>" in text
+    for table in (rates_table(whole), conditions_table(whole)):
+        lines = to_markdown(table).splitlines()
+        assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
+        assert set(lines[1]) <= set("|-: ")
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+@pytest.mark.parametrize("whole", [evaluation(weights="$odd_{name}.safetensors"), evaluation(results=(result(30.0, float("nan")),))])
+def test_the_plot_is_written_whole(tmp_path: Path, suffix: str, whole: object) -> None:
+    path = tmp_path / f"rates{suffix}"
+    plot_rates(whole, path)  # type: ignore[arg-type]
+    assert [item.name for item in tmp_path.iterdir()] == [path.name]
+    if suffix == ".svg":
+        words = "".join(ElementTree.parse(path).getroot().itertext())
+        assert "synthetic, test (17 recordings), protocol saccade" in words
+    else:
+        assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_other_suffixes_and_empty_evaluations_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="unknown suffix"):
+        plot_rates(evaluation(), tmp_path / "rates.gif")
+    with pytest.raises(InputError, match="without results"):
+        plot_rates(evaluation(results=()), tmp_path / "rates.png")
+
+
+def test_matplotlib_and_torch_wait_until_they_are_needed() -> None:
+    code = (
+        "import sys, saccade.evaluation.plot, saccade.evaluation.report, saccade.commands.evaluate; "
+        "print([name for name in ('torch', 'matplotlib', 'faster_coco_eval') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
