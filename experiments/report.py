@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,7 @@ def markdown(experiment: Experiment, world: World, jobs: Sequence[Job], command:
     for sheet in experiment.sheets:
         lines += [f"## {sheet.title}", "", *_table(sheet, results), ""]
     lines += ["## What was run", "", *_runs(jobs, failures or {}), ""]
-    recipe = {name: value for name, value in asdict(world.recipe).items() if name not in ("model", "h2_weight")}
+    recipe = {name: value for name, value in world.recipe.binding().items() if name not in ("model", "h2_weight")}
     lines += ["The recipe of every training:", "", "```json", json.dumps(recipe, sort_keys=True), "```", ""]
     return "\n".join(lines)
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -105,21 +104,22 @@ def run(jobs: Sequence[Job], world: World, plan: Plan, *, say: Callable[[str], N
 
     Under torchrun and srun the cells are only trained: all processes share a training, one alone scores.
     """
-    from saccade.training.processes import from_environment
+    from saccade.training.processes import joined
 
-    together = from_environment(os.environ)["world"] > 1
     failures = {}
-    for number, job in enumerate(jobs):
-        if job.file.exists():
-            continue
-        say(f"{number + 1} of {len(jobs)}, {job.cell.name}: {job.status}, into {job.folder}")
-        try:
-            train(job, world)
-            if not together:
-                score(job, world, plan, progress)
-        except InputError as error:
-            failures[job.cell.name] = str(error)
-            say(f"{job.cell.name}: {error}")
+    with joined(plan.device) as processes:  # once for all trainings: torchrun's processes find each other only once
+        for number, job in enumerate(jobs):
+            if job.file.exists():
+                continue
+            if processes.rank == 0:
+                say(f"{number + 1} of {len(jobs)}, {job.cell.name}: {job.status}, into {job.folder}")
+            try:
+                train(job, world)
+                if processes.world == 1:
+                    score(job, world, plan, progress)
+            except InputError as error:
+                failures[job.cell.name] = str(error)
+                say(f"{job.cell.name}: {error}")
     return failures
 
 
