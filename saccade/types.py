@@ -112,10 +112,11 @@ class Labels:
     tracks: Ids  # -1 where nobody knows
     still_us: Times | None = None  # how long the object has made no events of its own, where that is known
     visible: Scores | None = None  # fraction of the object that is neither hidden nor outside, where that is known
+    speed_px_s: Scores | None = None  # of the object in the world, without the camera's motion, where that is known
 
     def __post_init__(self) -> None:
-        optional = [column for column in (self.still_us, self.visible) if column is not None]
-        _check_rows("Labels", self.boxes, self.t, self.classes, self.tracks, *optional)
+        known = [column for column in (self.still_us, self.visible, self.speed_px_s) if column is not None]
+        _check_rows("Labels", self.boxes, self.t, self.classes, self.tracks, *known)
         if len(self.t) > 1 and (self.t[1:] < self.t[:-1]).any():
             raise InputError("Labels: rows must be in the order of time; sort every column with np.argsort(t, kind='stable')")
 
@@ -124,8 +125,8 @@ class Labels:
 
     def __getitem__(self, which: "slice | np.ndarray") -> "Labels":
         """The rows of a slice, a mask or an index array."""
-        still, visible = (None if column is None else column[which] for column in (self.still_us, self.visible))
-        return Labels(self.t[which], self.boxes[which], self.classes[which], self.tracks[which], still, visible)
+        known = (None if column is None else column[which] for column in (self.still_us, self.visible, self.speed_px_s))
+        return Labels(self.t[which], self.boxes[which], self.classes[which], self.tracks[which], *known)
 
     @classmethod
     def empty(cls) -> "Labels":

@@ -130,7 +130,8 @@ def augment_labels(labels: Labels, augmentation: Augmentation, width: int, heigh
     share = area(boxes) / np.maximum(area(whole), np.finfo(np.float32).tiny)
     kept = share > LEAST_SHARE
     visible = None if labels.visible is None else labels.visible[kept] * share[kept]
-    return replace(labels[kept], boxes=boxes[kept], visible=visible), int((~kept).sum())
+    speed = None if labels.speed_px_s is None else labels.speed_px_s[kept] * np.float32(augmentation.zoom)
+    return replace(labels[kept], boxes=boxes[kept], visible=visible, speed_px_s=speed), int((~kept).sum())
 
 
 def area(boxes: Boxes) -> Scores:

@@ -45,6 +45,7 @@ class RawLabels:
     instants_us: Int64[np.ndarray, "m"]  # every labelled instant once, those without objects too
     still_us: Times | None = None
     visible: Scores | None = None
+    speed_px_s: Scores | None = None
 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:

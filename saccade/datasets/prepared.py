@@ -12,7 +12,7 @@ import numpy as np
 
 from saccade.datasets.labels import load_arrays
 from saccade.datasets.raw_events import EventRecording
-from saccade.datasets.recording import Clip, Dataset, Ends, LabelledRecording, Sampling
+from saccade.datasets.recording import Clip, Dataset, Ends, Instants, LabelledRecording, Sampling
 from saccade.datasets.rules import Clock, Truth
 from saccade.datasets.splits import Selection
 from saccade.datasets.stored import frame_shape, place, read_frames
@@ -21,7 +21,7 @@ from saccade.types import InputError, Labels
 
 SETTINGS = "prepared.json"
 VERSION = 1
-COLUMNS = ("t", "boxes", "classes", "tracks", "still_us", "visible")  # of the labels; the last two where they are known
+COLUMNS = ("t", "boxes", "classes", "tracks", "still_us", "visible", "speed_px_s")  # of the labels; from still_us on where they are known
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +66,10 @@ class PreparedFrames:
     def labels(self) -> Labels:
         return self.truth.labels
 
+    @property
+    def instants_us(self) -> Instants:
+        return self.truth.instants_us
+
     def labels_at(self, end_us: int, tolerance_us: float) -> Labels | None:
         return self.truth.at(end_us, tolerance_us)
 
@@ -77,6 +81,12 @@ class PreparedFrames:
         self._check(sampling)
         first = place(ends_us, self._ends_us, self.name)
         return read_frames(self.path, first, first + len(ends_us))
+
+    def windows(self, starts_us: Ends, ends_us: Ends, sampling: Sampling) -> Clip:
+        raise InputError(
+            f"{self.path}: holds frames of {self.sampling} and no events, so windows at other places can't be had; "
+            "use the recordings it was made of, or `saccade prepare --what events`"
+        )
 
     def _check(self, sampling: Sampling) -> None:
         if sampling != self.sampling:

@@ -8,16 +8,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from saccade.datasets.recording import Clip, Ends, Sampling, ends_between
+from saccade.datasets.recording import Clip, Ends, Instants, Sampling, ends_between
 from saccade.datasets.rules import Truth
 from saccade.events.open import open_events
 from saccade.events.reader import LATEST_US, Reader
 from saccade.representation.canvas import Canvas
 from saccade.representation.frames import Framer
+from saccade.representation.histogram import Histogram, add_events
 from saccade.representation.windows import Grid
-from saccade.types import InputError, Labels
+from saccade.types import Events, InputError, Labels
 
 Halve = Literal["no", "events", "published"]
+CLIP = 10  # where counts end, as of `Framer`
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +83,10 @@ class EventRecording:
     def labels(self) -> Labels:
         return self.truth.labels
 
+    @property
+    def instants_us(self) -> Instants:
+        return self.truth.instants_us
+
     def labels_at(self, end_us: int, tolerance_us: float) -> Labels | None:
         return self.truth.at(end_us, tolerance_us)
 
@@ -112,11 +118,42 @@ class EventRecording:
             _keep(out, frame, grid, first)
         return out
 
+    def windows(self, starts_us: Ends, ends_us: Ends, sampling: Sampling) -> Clip:
+        """What lies between the first start and the last end is decoded once, however the windows overlap."""
+        out = np.zeros((len(ends_us), 2 * sampling.bins, self.height, self.width), np.uint8)
+        if not len(ends_us):
+            return out
+        parts: list[list[Events]] = [[] for _ in ends_us]
+        with self.open() as reader:
+            for events in reader.stream(int(starts_us.min()), int(ends_us.max())):
+                ordered = not (events.t[1:] < events.t[:-1]).any()
+                if not len(events):
+                    continue
+                for i in np.flatnonzero((starts_us <= events.t.max()) & (ends_us > events.t.min())).tolist():
+                    part = _between(events, int(starts_us[i]), int(ends_us[i]), ordered)
+                    if sampling.histogram == "published":  # its bins begin with the window's first event: all of them are needed at once
+                        parts[i].append(part)
+                    else:
+                        self._count(out[i], part, int(starts_us[i]), int(ends_us[i]), sampling)
+        for i, pieces in enumerate(parts):
+            if pieces:
+                self._count(out[i], Events.join(pieces), int(starts_us[i]), int(ends_us[i]), sampling)
+        return out
+
+    def _count(self, histogram: Histogram, events: Events, start_us: int, end_us: int, sampling: Sampling) -> None:
+        tally = np.zeros((2, sampling.bins), np.int64)
+        add_events(histogram, tally, events, start_us, end_us, CLIP, self.canvas, sampling.histogram)
+
 
 def _keep(out: Clip, frame: Any, grid: Grid, first: int) -> None:
     i = grid.index(frame.end_us) - first
     if i >= 0:  # earlier windows end before the asked ones and are incomplete
         out[i] = frame.data
+
+
+def _between(events: Events, start_us: int, end_us: int, ordered: bool) -> Events:
+    t = events.t
+    return events[t.searchsorted(start_us) : t.searchsorted(end_us)] if ordered else events[(t >= start_us) & (t < end_us)]
 
 
 def check_ends(ends_us: Ends, grid: Grid, name: str) -> int:

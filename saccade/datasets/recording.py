@@ -15,7 +15,7 @@ from saccade.types import InputError, Labels
 Ends = Int64[np.ndarray, "n"]  # of windows, in microseconds of the recording's clock
 Instants = Int64[np.ndarray, "m"]  # that were labelled
 Clip = UInt8[np.ndarray, "n channels height width"]
-MEMBERS = ("name", "width", "height", "labels", "ends_us", "frames", "labels_at")
+MEMBERS = ("name", "width", "height", "labels", "instants_us", "ends_us", "frames", "windows", "labels_at")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +74,18 @@ class LabelledRecording(Protocol, metaclass=_Structural):
     def labels(self) -> Labels:
         """After the rules; boxes in pixels of its frames; classes are indices into `Dataset.classes`."""
 
+    @property
+    def instants_us(self) -> Instants:
+        """When it was labelled, the instants without objects too."""
+
     def ends_us(self, sampling: Sampling) -> Ends:
         """Window ends of the whole recording on the grid of the rate."""
 
     def frames(self, ends_us: Ends, sampling: Sampling) -> Clip:
         """Frames of consecutive ends of that grid."""
+
+    def windows(self, starts_us: Ends, ends_us: Ends, sampling: Sampling) -> Clip:
+        """Frames of any windows [start, end); of the sampling only bins and histogram matter. InputError where there are no events."""
 
     def labels_at(self, end_us: int, tolerance_us: float) -> Labels | None:
         """The labelled instant nearest to END_US in (end_us - tolerance_us, end_us + tolerance_us], the earlier of two as near.

@@ -109,7 +109,7 @@ class Truth:
 def apply_rules(raw: RawLabels, rules: LabelRules, width: int, height: int, scale: float = 1.0) -> Truth:
     """RULES on the labels of a WIDTH x HEIGHT sensor; boxes come out times SCALE. A box is counted under the first reason that drops it."""
     clock = Clock.of(raw.instants_us)
-    instants_us = _thinned(raw.instants_us, clock, rules.rate_hz)
+    instants_us = thinned(raw.instants_us, clock, rules.rate_hz)
     kept_instant = np.isin(raw.t, instants_us)
     if rules.after_us is not None:
         instants_us = instants_us[instants_us > rules.after_us]
@@ -129,8 +129,9 @@ def apply_rules(raw: RawLabels, rules: LabelRules, width: int, height: int, scal
     for reason, wrong in reasons.items():
         dropped[reason] = int((kept & wrong).sum())
         kept &= ~wrong
-    still, visible = (None if column is None else column[kept] for column in (raw.still_us, raw.visible))
-    labels = Labels(raw.t[kept], (boxes[kept] * scale).astype(np.float32), classes[kept], raw.tracks[kept], still, visible)
+    still, visible, speed = (None if column is None else column[kept] for column in (raw.still_us, raw.visible, raw.speed_px_s))
+    speed = None if speed is None else speed * np.float32(scale)
+    labels = Labels(raw.t[kept], (boxes[kept] * scale).astype(np.float32), classes[kept], raw.tracks[kept], still, visible, speed)
     rows = np.column_stack((raw.t, raw.boxes, raw.classes, raw.tracks))
     return Truth(labels, instants_us, clock, dropped, len(rows) - len(np.unique(rows, axis=0)))
 
@@ -144,12 +145,12 @@ def _ruled(read: Callable[[], RawLabels], rules: LabelRules, width: int, height:
     return apply_rules(read(), rules, width, height, scale)
 
 
-def _thinned(instants_us: Times, clock: Clock, rate_hz: float | None) -> Instants:
+def thinned(instants_us: Times, clock: Clock, rate_hz: float | None) -> Instants:
     """The instants on a grid of RATE_HZ from the first one on, at most one for each of its ends."""
     if rate_hz is None or len(instants_us) < 2:
         return instants_us
     if rate_hz <= 0:
-        raise InputError(f"LabelRules: rate_hz={rate_hz} must be above 0")
+        raise InputError(f"labels: rate_hz={rate_hz} must be above 0")
     grid = clock.grid(rate_hz)
     ends = ends_between(grid, 0, grid.index(int(instants_us[-1])) + 1)
     chosen = match(instants_us, ends, min(THINNED_WITHIN_US, float(grid.step_us // 2))).instants

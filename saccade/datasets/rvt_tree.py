@@ -10,7 +10,7 @@ import numpy as np
 
 from saccade.datasets.gen1 import FAMILIES
 from saccade.datasets.labels import from_records, load_arrays
-from saccade.datasets.recording import Clip, Dataset, Ends, Sampling
+from saccade.datasets.recording import Clip, Dataset, Ends, Instants, Sampling
 from saccade.datasets.rules import LabelRules, Truth, apply_rules
 from saccade.datasets.splits import Selection
 from saccade.datasets.stored import frame_shape, place, read_frames
@@ -93,6 +93,10 @@ class RvtRecording:
     def labels(self) -> Labels:
         return self.truth.labels
 
+    @property
+    def instants_us(self) -> Instants:
+        return self.truth.instants_us
+
     def labels_at(self, end_us: int, tolerance_us: float) -> Labels | None:
         return self.truth.at(end_us, tolerance_us)
 
@@ -103,6 +107,12 @@ class RvtRecording:
         stored = self._serving(sampling)
         first = place(ends_us, stored.ends_us, self.name)
         return read_frames(stored.path, first, first + len(ends_us))
+
+    def windows(self, starts_us: Ends, ends_us: Ends, sampling: Sampling) -> Clip:
+        raise InputError(
+            f"{self.folder}: holds frames ({'; '.join(map(str, self.stored)) or 'none'}) and no events, "
+            "so windows at other places can't be had; use the raw recordings (*_td.dat)"
+        )
 
     def _serving(self, sampling: Sampling) -> Stored:
         found = next((stored for stored in self.stored if stored.serves(sampling)), None)

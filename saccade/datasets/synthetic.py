@@ -16,6 +16,7 @@ from saccade.types import InputError
 FORMAT = "saccade simulated"  # in dataset.json
 LABELS = "_labels.npz"
 COLUMNS = ("t", "boxes", "classes", "tracks", "still_us", "visible")
+SPEED = "speed_px_s"  # optional: not every label file has it
 
 
 def recognise(root: Path) -> str | None:
@@ -64,10 +65,12 @@ def read_truth(path: Path) -> RawLabels:
     if missing:
         raise InputError(f"{path}: no array {', '.join(missing)}, only {', '.join(arrays)}; simulate it again")
     t, boxes, classes, tracks, still_us, visible = (arrays[name] for name in COLUMNS)
-    whole = all(column.shape == t.shape == (len(boxes),) for column in (classes, tracks, still_us, visible))
+    speed = arrays.get(SPEED)
+    whole = all(column.shape == t.shape == (len(boxes),) for column in (classes, tracks, still_us, visible, t if speed is None else speed))
     if not whole or boxes.shape != (len(t), 4) or not np.isfinite(boxes).all():
         raise InputError(f"{path}: {len(t)} times, boxes {boxes.shape}; expected columns of one length and finite boxes; simulate it again")
     order = np.argsort(t, kind="stable")
     t, classes, tracks, still_us = (column.astype(np.int64)[order] for column in (t, classes, tracks, still_us))
     instants = np.unique(np.concatenate((t, arrays["times_us"].astype(np.int64))))
-    return RawLabels(t, boxes.astype(np.float64)[order], classes, tracks, instants, still_us, visible.astype(np.float32)[order])
+    visible, speed = visible.astype(np.float32)[order], None if speed is None else speed.astype(np.float32)[order]
+    return RawLabels(t, boxes.astype(np.float64)[order], classes, tracks, instants, still_us, visible, speed)

@@ -14,3 +14,4 @@ class Answer:
     labels: Labels  # of this instant, maybe none
     detections: Detections  # of the newest frame that ended by then; `time_us` says when
     late: Detections | None = None  # of the newest frame that was ready by then, computing included; None = nobody asked
+    ignored: Labels | None = None  # objects that the data set's rules left out: finding one is neither right nor wrong; None = not known

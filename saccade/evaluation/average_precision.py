@@ -1,16 +1,24 @@
 """LABELS + DETECTIONS -> SCORES: COCO's average precision, and the recall of objects that stand still."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Bool
 
+from saccade.evaluation.answers import Answer
+from saccade.evaluation.columns import Columns, areas, columns_of
+from saccade.evaluation.library import tally_by_library
+from saccade.evaluation.protocol import Protocol
+from saccade.evaluation.tally import found, tally
 from saccade.types import Detections, InputError, Labels
 
 STILL_US = 250_000  # objects without events of their own for longer than this are seen by memory alone
-FOUND_IOU = 0.5
+SIZES = ((0.0, 32.0**2), (32.0**2, 96.0**2), (96.0**2, 1e10))  # square pixels, both ends included: COCO's small, medium, large
+NAN = np.nan  # one object, so that equal scores compare equal
+
+Method = Literal["compiled", "library"]
 
 
 @dataclass(frozen=True)
@@ -26,86 +34,92 @@ class Scores:
     frames: int
     labels: int
     still: int
+    ap_small: float = NAN  # mAP of boxes up to 32 x 32 pixels in area ...
+    ap_medium: float = NAN
+    ap_large: float = NAN  # ... and from 96 x 96 on
+    ar1: float = NAN  # recall, mean over the overlaps and classes, by the best detection of each class and frame ...
+    ar10: float = NAN
+    ar100: float = NAN  # ... and by the best hundred
+    ignored: int = 0  # labels whose finding is neither right nor wrong
 
 
-def average_precision(labels: Sequence[Labels], detections: Sequence[Detections], classes: Sequence[str]) -> Scores:
-    """Of labelled frames, each with its labels (maybe none) and its detections."""
+def average_precision(
+    labels: Sequence[Labels], detections: Sequence[Detections], classes: Sequence[str], *, method: Method = "compiled"
+) -> Scores:
+    """Of labelled frames, each with its labels (maybe none) and its detections; all of them count."""
     if len(labels) != len(detections):
         raise InputError(f"average_precision: {len(labels)} labelled frames, but detections of {len(detections)}")
-    precision = _coco(labels, detections, classes)  # thresholds, recalls, classes; -1 = no label of the class
+    answers = [Answer("", guess.time_us, truth, guess) for truth, guess in zip(labels, detections, strict=True)]
+    return scores_of(columns_of(answers, len(classes)), classes, method)
 
-    def mean(values: np.ndarray) -> float:
-        return 100 * float(values[values > -1].mean()) if (values > -1).any() else float("nan")
 
-    found = [found_labels(truth, guess) for truth, guess in zip(labels, detections, strict=True)]
-    every = np.concatenate([np.zeros(0, np.bool_), *found])
-    still = np.concatenate([np.zeros(0, np.bool_), *(_still(truth) for truth in labels)])
+def score(answers: Sequence[Answer], classes: Sequence[str], protocol: Protocol, *, method: Method = "compiled") -> Scores:
+    """Of all that counts under the protocol. Its ranking, threshold and NMS were applied when the detections were decoded.
+
+    Equal scores rank in the order of the answers, as in COCO's own tool: give them in one order to get one number.
+    """
+    return scores_of(columns_of(answers, len(classes), protocol), classes, method)
+
+
+def score_late(answers: Sequence[Answer], classes: Sequence[str], protocol: Protocol) -> Scores | None:
+    """Latency-aware: labels against what was ready by then. None = nobody asked for that."""
+    late = [replace(answer, detections=answer.late) for answer in answers if answer.late is not None]
+    if not late:
+        return None
+    if len(late) < len(answers):
+        raise InputError(
+            f"score_late: {len(answers) - len(late)} of {len(answers)} answers have late=None; "
+            "an instant at which nothing was ready yet has late detections without rows"
+        )
+    return score(late, classes, protocol)
+
+
+def scores_of(columns: Columns, classes: Sequence[str], method: Method = "compiled") -> Scores:
+    """Method: `library` works out precision and recall by faster-coco-eval, to compare with."""
+    if method not in ("compiled", "library"):
+        raise InputError(f"scores: unknown method={method!r}; expected compiled or library")
+    count = tally if method == "compiled" else tally_by_library
+    counted, judged = ~columns.ignored, ~columns.uncertain
+    every = count(columns, counted, judged)
+    label_areas, detection_areas = areas(columns.labels), areas(columns.boxes)
+    sizes = [
+        count(columns, counted & _within(label_areas, limits), judged & _within(detection_areas, limits)).precision for limits in SIZES
+    ]
+    hit, still = found(columns)[counted], (columns.still_us > STILL_US)[counted]
     return Scores(
-        mAP=mean(precision),
-        ap50=mean(precision[0]),
-        ap75=mean(precision[5]),
-        classes={name: mean(precision[:, :, index]) for index, name in enumerate(classes)},
-        recall=100 * float(every.mean()) if len(every) else float("nan"),
-        recall_still=100 * float(every[still].mean()) if still.any() else float("nan"),
-        frames=len(labels),
-        labels=len(every),
+        mAP=percent(every.precision),
+        ap50=percent(every.precision[0]),
+        ap75=percent(every.precision[5]),
+        classes={name: percent(every.precision[:, :, index]) for index, name in enumerate(classes)},
+        recall=percent(hit),
+        recall_still=percent(hit[still]),
+        frames=columns.frames,
+        labels=len(hit),
         still=int(still.sum()),
+        ap_small=percent(sizes[0]),
+        ap_medium=percent(sizes[1]),
+        ap_large=percent(sizes[2]),
+        ar1=percent(every.recall[0]),
+        ar10=percent(every.recall[1]),
+        ar100=percent(every.recall[2]),
+        ignored=int(columns.ignored.sum()),
     )
 
 
-def found_labels(labels: Labels, detections: Detections, iou: float = FOUND_IOU) -> np.ndarray:
-    """For every label of a frame whether a detection of its class is its own; the best detection chooses first, its best overlap."""
-    found = np.zeros(len(labels), np.bool_)
-    if not len(labels):
-        return found
-    overlaps = _iou(detections.boxes, labels.boxes)
-    overlaps[detections.classes[:, None] != labels.classes] = 0
-    for row in np.argsort(-detections.scores, kind="stable"):
-        free = np.where(found, 0, overlaps[row])
-        best = int(free.argmax())
-        found[best] |= free[best] >= iou
-    return found
+def found_labels(labels: Labels, detections: Detections) -> Bool[np.ndarray, "labels"]:
+    """For every label of a frame whether a detection of its class is its own, overlapping it by at least half."""
+    classes = 1 + max(int(ids.max(initial=0)) for ids in (labels.classes, detections.classes))
+    order = np.argsort(labels.classes, kind="stable")  # of columns
+    result = np.zeros(len(labels), np.bool_)
+    result[order] = found(columns_of([Answer("", detections.time_us, labels, detections)], classes))
+    return result
 
 
-def _still(labels: Labels) -> np.ndarray:
-    return np.zeros(len(labels), np.bool_) if labels.still_us is None else labels.still_us > STILL_US
+def percent(values: np.ndarray) -> float:
+    """Mean of the values that aren't NaN, NaN if there is none."""
+    known = values[~np.isnan(values)]
+    return 100 * float(known.mean()) if len(known) else NAN
 
 
-def _iou(a: Float32[np.ndarray, "n 4"], b: Float32[np.ndarray, "m 4"]) -> np.ndarray:
-    first, second = a.astype(np.float64)[:, None], b.astype(np.float64)[None]
-    sides = np.clip(np.minimum(first[..., 2:], second[..., 2:]) - np.maximum(first[..., :2], second[..., :2]), 0, None)
-    common = sides.prod(-1)
-    return common / np.maximum((first[..., 2:] - first[..., :2]).prod(-1) + (second[..., 2:] - second[..., :2]).prod(-1) - common, 1e-12)
-
-
-def _coco(labels: Sequence[Labels], detections: Sequence[Detections], classes: Sequence[str]) -> np.ndarray:
-    """Precision at (10 overlaps, 101 recalls, classes), of all sizes, 100 detections per frame."""
-    from faster_coco_eval import COCO, COCOeval_faster  # type: ignore[import-untyped]
-
-    truth = COCO(
-        {
-            "images": [{"id": frame + 1} for frame in range(len(labels))],
-            "categories": [{"id": index + 1, "name": name} for index, name in enumerate(classes)],
-            "annotations": [
-                {**row, "id": number + 1, "iscrowd": 0}
-                for number, row in enumerate(_rows(labels))  # id 0 would count as not matched
-            ],
-        }
-    )
-    guesses = list(_rows(detections))
-    for row, score in zip(guesses, np.concatenate([np.zeros(0, np.float32), *(found.scores for found in detections)]), strict=True):
-        row["score"] = float(score)
-    evaluation = COCOeval_faster(truth, truth.loadRes(guesses), "bbox")
-    evaluation.evaluate()
-    evaluation.accumulate()
-    return np.asarray(evaluation.eval["precision"])[:, :, :, 0, -1]
-
-
-def _rows(frames: Sequence[Labels | Detections]) -> list[dict[str, Any]]:
-    rows = []
-    for number, frame in enumerate(frames):
-        for box, index in zip(frame.boxes.astype(np.float64), frame.classes, strict=True):
-            left, top, right, bottom = box.tolist()
-            width, height = right - left, bottom - top
-            rows.append({"image_id": number + 1, "category_id": int(index) + 1, "bbox": [left, top, width, height], "area": width * height})
-    return rows
+def _within(values: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
+    return (values >= limits[0]) & (values <= limits[1])

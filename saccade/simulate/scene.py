@@ -41,7 +41,7 @@ class Truth:
     speed_px_s: Scores  # of the object in the world; the camera's motion is not in it
 
     def labels(self) -> Labels:
-        return Labels(self.t, self.boxes, self.classes, self.tracks, self.still_us, self.visible)
+        return Labels(self.t, self.boxes, self.classes, self.tracks, self.still_us, self.visible, self.speed_px_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,7 +24,7 @@ def assert_same(prepared: Dataset, raw: Dataset, sampling: Sampling) -> None:
         np.testing.assert_array_equal(got.frames(ends, sampling), expected.frames(ends, sampling))
         np.testing.assert_array_equal(got.frames(ends[3:5], sampling), expected.frames(ends[3:5], sampling))
         assert (got.width, got.height) == (expected.width, expected.height)
-        for column in ("t", "boxes", "classes", "tracks", "still_us", "visible"):
+        for column in ("t", "boxes", "classes", "tracks", "still_us", "visible", "speed_px_s"):
             np.testing.assert_array_equal(getattr(got.labels, column), getattr(expected.labels, column))
         for end in ends.tolist():
             a, b = got.labels_at(end, 1000), expected.labels_at(end, 1000)

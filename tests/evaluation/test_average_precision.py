@@ -113,7 +113,7 @@ def test_a_detection_finds_one_label_of_its_class() -> None:
     box = np.array([[0, 0, 20, 20]], np.float32)
     twice = labels_of(np.concatenate([box, box]), np.zeros(2))
     guess = Detections(box, np.ones(1, np.float32), np.zeros(1, np.int64), 0)
-    assert found_labels(twice, guess).tolist() == [True, False]
+    assert found_labels(twice, guess).sum() == 1
     assert not found_labels(replace(twice, classes=np.ones(2, np.int64)), guess).any()
 
 

@@ -19,6 +19,10 @@ class PaintedRecording:
     height: int = 24
     broken: bool = False
 
+    @property
+    def instants_us(self) -> np.ndarray:
+        return np.unique(self.labels.t)
+
     def ends_us(self, sampling: Sampling) -> np.ndarray:
         step_us = sampling.step_us
         return np.arange(1, self.duration_us // step_us + 1, dtype=np.int64) * step_us.numerator // step_us.denominator
@@ -30,6 +34,9 @@ class PaintedRecording:
         assert (np.diff(numbers) == 1).all(), "frames are asked for in a row"
         channel, row, column = np.indices((2 * sampling.bins, self.height, self.width))
         return ((ends_us // 1000)[:, None, None, None] + 7 * channel + 3 * row + column).astype(np.uint8)
+
+    def windows(self, starts_us: np.ndarray, ends_us: np.ndarray, sampling: Sampling) -> np.ndarray:
+        raise InputError(f"{self.name}: is painted on a grid")
 
     def labels_at(self, end_us: int, tolerance_us: float) -> Labels | None:
         away = np.abs(self.labels.t - end_us)

@@ -47,6 +47,13 @@ class Toy:
             frame[self.kind * sampling.bins :, y : y + 24, x : x + 24] = 5
         return frames
 
+    def windows(self, starts_us: np.ndarray, ends_us: np.ndarray, sampling: Sampling) -> np.ndarray:
+        return self.frames(ends_us, sampling)
+
+    @property
+    def instants_us(self) -> np.ndarray:
+        return self.labels.t
+
     @property
     def labels(self) -> Labels:
         indices = np.arange(1, self.count + 1)

@@ -1,0 +1,170 @@
+"""WEIGHTS + DATA SET + CONDITIONS -> EVALUATION: every rate scored at the same instants, resumable, in several processes."""
+
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from saccade.datasets.open import fixed_sampling
+from saccade.datasets.recording import Dataset, LabelledRecording
+from saccade.evaluation.answers import Answer
+from saccade.evaluation.average_precision import score, score_late
+from saccade.evaluation.breakdown import curves, parts_by_speed, parts_by_still
+from saccade.evaluation.condition import Condition
+from saccade.evaluation.protocol import Protocol, protocol_of
+from saccade.evaluation.result import Cost, Evaluation, Result
+from saccade.evaluation.run import Decoding, measured_step_ms
+from saccade.evaluation.store import Kept, Task, answers_at, digest_of, write_manifest
+from saccade.evaluation.timeline import timeline
+from saccade.evaluation.work import Job, work
+from saccade.events.files import replacing
+from saccade.events.reader import EARLIEST_US
+from saccade.model.detector import Detector
+from saccade.model.weights import load_detector
+from saccade.types import InputError
+
+__all__ = ["answers_at", "evaluate"]
+
+STEP = "step.json"  # the measured time of a step is kept: measured again it would be another one, and so would the late answers
+
+
+def evaluate(
+    weights: Path | str | Detector,
+    dataset: Dataset,
+    conditions: Sequence[Condition],
+    *,
+    out: Path | None = None,
+    protocol: str = "saccade",
+    recordings: int = 0,
+    label_rate_hz: float = 20.0,
+    batch: int = 8,
+    processes: int = 1,
+    latency_ms: float | Literal["measured"] | None = None,
+    device: str = "auto",
+    progress: Callable[[str, float], None] | None = None,
+) -> Evaluation:
+    """Score WEIGHTS (a file, a shipped name or a detector) on a split under every condition, at the same labelled instants.
+
+    out: folder in which the answers per condition and recording are kept; a second call goes on, and computes what other weights or
+    settings left there again. None = a temporary one. recordings: only the first so many; 0 = all. label_rate_hz: denser labels are
+    thinned to it. batch: recordings that go through a GPU together; on a CPU each goes alone, T frames at a time, which takes as long and
+    keeps every answer the same to the last bit whatever the batch, the processes and the interruptions are. processes: each with one
+    thread, for the same reason. latency_ms: time per step for the latency-aware score. progress: called with the name of the condition
+    and the seconds of recording that are done since the last call.
+    """
+    _check(conditions, recordings, label_rate_hz, batch, processes, latency_ms)
+    detector, name = _load(weights, dataset, device)
+    rules = protocol_of(protocol, dataset)
+    chosen = tuple(dataset.recordings)[: recordings or None]
+    if not chosen:
+        raise InputError(f"evaluate: {dataset.name} has no recordings in its split {dataset.split}; choose another")
+    together = batch if next(detector.parameters()).device.type == "cuda" else 1
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out)
+        base = Task(
+            weights=digest_of(detector),
+            condition=conditions[0],
+            decoding=Decoding(threshold=rules.threshold, nms_iou=rules.nms_iou, maximum=rules.maximum, ranking=rules.ranking),
+            classes=dataset.classes,
+            label_rate_hz=label_rate_hz,
+            nearest=fixed_sampling(dataset) is not None,
+        )
+        tasks = [_with_latency(replace(base, condition=one), latency_ms, detector, chosen, folder) for one in conditions]
+        jobs = [Job(task, chosen[i : i + together], folder) for task in tasks for i in range(0, len(chosen), together)]
+        kept: dict[Condition, dict[str, Kept]] = {one: {} for one in conditions}
+        for job, finished in work(detector, jobs, processes, progress or (lambda name, seconds: None)):
+            kept[job.task.condition].update({one.recording: one for one in finished})
+        results = []
+        for task in tasks:
+            listed = [kept[task.condition][recording.name] for recording in chosen]
+            write_manifest(folder, task.condition, listed)
+            results.append(_result(task, listed, list(answers_at(folder, task.condition)), rules))
+    return Evaluation(
+        weights=name,
+        model=detector.config.name,
+        dataset=dataset.name,
+        split=dataset.split,
+        protocol=protocol,
+        recordings=len(chosen),
+        classes=tuple(dataset.classes),
+        results=tuple(results),
+    )
+
+
+def _result(task: Task, kept: Sequence[Kept], answers: list[Answer], rules: Protocol) -> Result:
+    classes = task.classes
+    ages_us = [answer.instant_us - answer.detections.time_us for answer in answers if answer.detections.time_us != EARLIEST_US]
+    step_ms = None if task.step_us is None else task.step_us / 1000
+    return Result(
+        condition=task.condition,
+        scores=score(answers, classes, rules),
+        cost=Cost(sum(one.frames for one in kept), sum(one.seconds for one in kept), sum(one.recorded_s for one in kept), step_ms),
+        streaming=score_late(answers, classes, rules),
+        age_ms=sum(ages_us) / len(ages_us) / 1000 if ages_us else float("nan"),
+        by_still_s=parts_by_still(answers, classes, protocol=rules),
+        by_speed_px_s=parts_by_speed(answers, classes, protocol=rules),
+        curves=curves(answers, classes, protocol=rules),
+    )
+
+
+def _with_latency(
+    task: Task, latency_ms: float | str | None, detector: Detector, chosen: Sequence[LabelledRecording], folder: Path
+) -> Task:
+    if latency_ms is None:
+        return task
+    if latency_ms == "measured":
+        latency_ms = _measured_ms(task, detector, chosen[0], folder / task.condition.name / STEP)
+    return replace(task, step_us=round(float(latency_ms) * 1000))
+
+
+def _measured_ms(task: Task, detector: Detector, recording: LabelledRecording, path: Path) -> float:
+    try:
+        before = json.loads(path.read_text())
+        if before["weights"] == task.weights:
+            return float(before["step_ms"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # not measured yet
+    phase = timeline(recording, task.condition, detector.config, task.label_rate_hz, task.nearest).phases[0]
+    step_ms = measured_step_ms(detector, recording, phase, task.decoding)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps({"weights": task.weights, "step_ms": step_ms}))
+    return step_ms
+
+
+def _load(weights: Path | str | Detector, dataset: Dataset, device: str) -> tuple[Detector, str]:
+    """The detector on its device, and what it is called."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("evaluate: device=cuda, but torch finds no GPU; use device=cpu, or install torch with CUDA")
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if isinstance(weights, Detector):
+        detector, name = weights.to(device).eval(), weights.config.name
+    else:
+        detector, name = load_detector(weights, device), str(weights)
+    if tuple(detector.config.classes) != tuple(dataset.classes):
+        raise InputError(
+            f"evaluate: {name} finds {', '.join(detector.config.classes)}, but {dataset.name} has labels of {', '.join(dataset.classes)}; "
+            "use weights that were trained for these classes, in this order"
+        )
+    return detector, name
+
+
+def _check(
+    conditions: Sequence[Condition], recordings: int, label_rate_hz: float, batch: int, processes: int, latency_ms: float | str | None
+) -> None:
+    names = [condition.name for condition in conditions]
+    if not names or len(set(names)) != len(names):
+        raise InputError(f"evaluate: conditions {', '.join(names) or '(none)'}; expected at least one, and each once")
+    if batch < 1 or processes < 1 or recordings < 0 or not label_rate_hz > 0:
+        raise InputError(
+            f"evaluate: batch={batch} and processes={processes} must be at least 1, recordings={recordings} 0 or more, "
+            f"label_rate_hz={label_rate_hz} above 0"
+        )
+    if latency_ms is not None and latency_ms != "measured" and not (isinstance(latency_ms, (int, float)) and 0 <= latency_ms < 1e6):
+        raise InputError(f"evaluate: latency_ms={latency_ms!r} must be a time in milliseconds, or `measured`")
