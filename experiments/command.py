@@ -109,6 +109,8 @@ def _table(experiment: Experiment, one: World, options: Options) -> bool:
     plan = Plan(runs=options.runs, out=options.folder, recordings=options.recordings, processes=options.processes, device=options.device)
     if not options.list and one.name == "synthetic":
         _simulate(one.folder)
+    elif not options.list and not one.folder.exists():
+        raise InputError(f"{one.folder}: no such folder; expected the data set {one.name} with its splits train, val and test")
     jobs = jobs_of(experiment, one, plan)
     name = plan.out / result_name(experiment, one)
     if options.list:

@@ -138,7 +138,7 @@ def score(job: Job, world: World, plan: Plan, progress: Progress | None = None) 
         job.folder / WEIGHTS,
         open_dataset(world.folder, job.split),
         job.cell.conditions,
-        out=job.folder / f"{job.split}-{world.protocol}",
+        out=job.folder / "-".join([job.split, world.protocol, *(["timed"] if job.cell.timed else [])]),  # timed answers know being late
         protocol=world.protocol,
         recordings=plan.recordings,
         label_rate_hz=world.label_rate_hz,
