@@ -100,59 +100,65 @@ def plot(experiment: Experiment, world: World, jobs: Sequence[Job], path: Path) 
     from matplotlib.figure import Figure
 
     results = {job.cell.name: job.result for job in jobs}
-    across = min(len(experiment.sheets), 2)
-    down = -(-len(experiment.sheets) // across)
-    tallest = max(6.0 if sheet.lines else 1.5 + 0.16 * len(sheet.rows) * len(sheet.plot) for sheet in experiment.sheets)
-    figure = Figure(figsize=(10 * across, min(tallest, 12.0) * down), layout="constrained")
+    sheets = experiment.sheets
+    across = min(len(sheets), 2)
+    needed = [4.5 if sheet.lines else 1.5 + min(0.16 * len(sheet.rows) * len(sheet.plot), 10.0) for sheet in sheets]
+    heights = [max(needed[first : first + across]) for first in range(0, len(sheets), across)]
+    figure = Figure(figsize=(9 * across, sum(heights)), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = list(figure.subplots(down, across, squeeze=False).flat)
-    for sheet, axes in zip(experiment.sheets, panels, strict=False):
-        (_lines if sheet.lines else _bars)(axes, sheet, results)
+    panels = list(figure.subplots(len(heights), across, squeeze=False, height_ratios=heights).flat)
+    highest = max(10.0, *(float(np.nanmax(_drawn(sheet, results), initial=0.0)) for sheet in sheets)) * 1.05  # one scale for all panels
+    for sheet, axes in zip(sheets, panels, strict=False):
+        (_lines if sheet.lines else _bars)(axes, sheet, results, highest)
         axes.set_title(sheet.title)
-    for axes in panels[len(experiment.sheets) :]:
+        axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1, 1))
+    for axes in panels[len(sheets) :]:
         axes.axis("off")
     figure.suptitle(f"{experiment.title} ({world.name}; dashed or pale: the paper's)")
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=100, format="png")
 
 
-def _values(sheet: Sheet, results: Results) -> tuple[list[str], list[bool], np.ndarray]:
-    """Names of the rows, whether each has numbers of ours, and what to draw (rows, columns), NaN where there is nothing."""
+def _drawn(sheet: Sheet, results: Results) -> np.ndarray:
+    """(rows, columns to draw), NaN where there is nothing."""
     chosen = [sheet.columns.index(name) for name in sheet.plot]
-    names = [", ".join(label for label in row.labels if label) or "none" for row in sheet.rows]
-    ours = [any(isinstance(row.entries[column], Ours) for column in chosen) for row in sheet.rows]
     found = [[number(row.entries[column], results) for column in chosen] for row in sheet.rows]
-    return names, ours, np.array([[np.nan if value is None else value for value in row] for row in found])
+    return np.array([[np.nan if value is None else value for value in row] for row in found])
 
 
-def _lines(axes: Any, sheet: Sheet, results: Results) -> None:
-    names, ours, values = _values(sheet, results)
-    rates_hz = [float(name.split()[0]) for name in sheet.plot]
-    for name, own, row in zip(names, ours, values, strict=True):
-        kept = np.isfinite(row)
-        if own or kept.any():
-            label = name if kept.any() else f"{name} ({NOT_RUN})"
-            axes.plot(np.array(rates_hz)[kept], row[kept], "o-" if own else ".--", alpha=1.0 if own else 0.6, label=label)
+def _lines(axes: Any, sheet: Sheet, results: Results, highest: float) -> None:
+    """A colour for each model and strategy, ours and the paper's alike: the last label is the source."""
+    rates_hz = np.array([float(name.split()[0]) for name in sheet.plot])
+    colours = {name: f"C{place}" for place, name in enumerate(dict.fromkeys(row.labels[:-1] for row in sheet.rows))}
+    for row, values in zip(sheet.rows, _drawn(sheet, results), strict=True):
+        kept = np.isfinite(values)
+        ours = any(isinstance(entry, Ours) for entry in row.entries)
+        style: dict[str, Any] = {"marker": "o"} if ours else {"marker": ".", "linestyle": "--", "alpha": 0.6}
+        label = ", ".join(row.labels) if kept.any() else f"{', '.join(row.labels)}: {NOT_RUN}"
+        axes.plot(rates_hz[kept], values[kept], color=colours[row.labels[:-1]], label=label, **style)
     axes.set_xscale("log")
     axes.set_xticks(rates_hz, [f"{rate_hz:g}" for rate_hz in rates_hz])
     axes.minorticks_off()
-    axes.set(xlabel="frames per second", ylabel="mAP", ylim=(0, None))
+    axes.set(xlabel="frames per second", ylabel="mAP", ylim=(0, highest))
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="x-small", loc="best")
 
 
-def _bars(axes: Any, sheet: Sheet, results: Results) -> None:
-    names, _, values = _values(sheet, results)
+def _bars(axes: Any, sheet: Sheet, results: Results, highest: float) -> None:
+    values = _drawn(sheet, results)
     thickness = 0.8 / len(sheet.plot)
-    for number_of, name in enumerate(sheet.plot):
-        places = np.arange(len(names)) + (number_of - (len(sheet.plot) - 1) / 2) * thickness
-        paper = name.endswith("paper")
-        axes.barh(places, np.nan_to_num(values[:, number_of]), thickness, label=name, alpha=0.4 if paper else 1.0)
-    axes.set_yticks(np.arange(len(names)), names)
+    meant = [name.removesuffix(", ours").removesuffix(", paper") for name in sheet.plot]  # equal for ours and the paper's
+    colours = {name: f"C{place}" for place, name in enumerate(dict.fromkeys(meant))}
+    for place, name in enumerate(sheet.plot):
+        heights = np.arange(len(sheet.rows)) + (place - (len(sheet.plot) - 1) / 2) * thickness
+        style: dict[str, Any] = {"color": colours[meant[place]], "alpha": 0.4 if name.endswith("paper") else 1.0}
+        axes.barh(heights, np.nan_to_num(values[:, place]), thickness, label=name, **style)
+        for height, row in zip(heights, sheet.rows, strict=True):
+            if text(row.entries[sheet.columns.index(name)], results) == NOT_RUN:
+                axes.text(0.3, height, NOT_RUN, va="center", fontsize="xx-small")
+    axes.set_yticks(np.arange(len(sheet.rows)), [" ".join(label or "·" for label in row.labels) for row in sheet.rows])
     axes.invert_yaxis()
-    axes.set(xlabel="mAP")
+    axes.set(xlabel="mAP", xlim=(0, highest))
     axes.grid(axis="x", alpha=0.3)
-    axes.legend(fontsize="x-small")
 
 
 def write(

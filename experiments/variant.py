@@ -9,7 +9,7 @@ from saccade.training.settings import TrainingSettings
 
 EVERY_STAGE = (True, True, True, True)
 WITH_SPECTRUM = ("s5", "s4d")  # the memories that have initialisations, timescales and a band limit to choose
-NAMES = {"s5": "S5", "s4d": "S4D", "s4": "S4", "gs5": "gated S5", "lstm": "RVT (LSTM)"}
+NAMES = {"s5": "S5", "s4d": "S4D", "s4": "S4", "gs5": "gated S5", "lstm": "RVT"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,6 +38,13 @@ def test_every_cell_builds_its_detector(one: World) -> None:
         assert [stage.reset for stage in detector.backbone.stages] == [not remembers for remembers in variant.remembers]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [method for method in benchmark.RUN if method in benchmark.TABLE_1])
+def test_base_detectors_have_the_papers_size(method: str) -> None:
+    detector = Detector(detector_of(benchmark.RUN[method], WORLDS[1]))
+    assert round(sum(parameter.numel() for parameter in detector.parameters()) / 1e6, 1) == benchmark.TABLE_1[method].parameters
+
+
 @pytest.mark.parametrize(("one", "experiment"), EVERY, ids=NAMES)
 def test_every_number_of_a_sheet_has_its_cell_and_condition(one: World, experiment: Experiment) -> None:
     cells = {cell.name: cell for cell in experiment.cells}
