@@ -151,8 +151,8 @@ def read_answers(path: Path, kept: Kept) -> list[Answer]:
         names = sorted(name for name in arrays.files if name.startswith("counts."))
         found = [one for name in names for one in _detections(arrays, name.removeprefix("counts."))]
         labels = Labels(**{name: arrays[f"labels.{name}"] for name in _LABEL_COLUMNS if f"labels.{name}" in arrays})
-        instants_us, rows = arrays["instants_us"], arrays["rows"]
-        late = arrays.get("late")
+        instants_us, rows = arrays["instants_us"], arrays["rows"].tolist()
+        late = arrays["late"].tolist() if "late" in arrays else None
     firsts, lasts = np.searchsorted(labels.t, instants_us), np.searchsorted(labels.t, instants_us, "right")
 
     def at(row: int) -> Detections:

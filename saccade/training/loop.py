@@ -16,7 +16,8 @@ from saccade.datasets.batch import Batch
 from saccade.datasets.loader import Loader
 from saccade.datasets.recording import Dataset
 from saccade.evaluation.average_precision import Scores
-from saccade.evaluation.validate import sampling_of, validate
+from saccade.evaluation.timeline import sampling_of
+from saccade.evaluation.validate import validate
 from saccade.events.files import replacing
 from saccade.model.backbone import State
 from saccade.model.detector import Detector

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.evaluation.validate import Scored, detections_of, sampling_of, validate
+from saccade.evaluation.answers import Answer
+from saccade.evaluation.timeline import sampling_of
+from saccade.evaluation.validate import answers_of, validate
 from saccade.model.detector import Detector
 from tests.training.make import Toy, tiny_config, toys
 
@@ -28,7 +30,7 @@ def test_frames_follow_one_another_as_in_training() -> None:
 
 @pytest.mark.parametrize("chunk", [1, 7, 40])
 def test_any_chunks_give_the_same_detections(detector: Detector, chunk: int) -> None:
-    whole, parts = (list(detections_of(detector, Toy(3), threshold=0.05, chunk=size)) for size in (21, chunk))
+    whole, parts = (list(answers_of(detector, Toy(3), threshold=0.05, chunk=size)) for size in (21, chunk))
     assert len(whole) == len(parts) == 20
     assert sum(len(scored.detections) for scored in whole)
     for one, two in zip(whole, parts, strict=True):
@@ -45,14 +47,14 @@ def test_the_memory_lasts_through_the_recording(detector: Detector) -> None:
             seen = super().frames(ends_us, sampling)  # type: ignore[arg-type]
             return np.where((ends_us < 1_000_000)[:, None, None, None], np.uint8(0), seen)
 
-    seeing, blind = (list(detections_of(detector, recording, threshold=0.0)) for recording in (Toy(3), Blind(3)))
+    seeing, blind = (list(answers_of(detector, recording, threshold=0.0)) for recording in (Toy(3), Blind(3)))
     after = next(number for number, scored in enumerate(seeing) if scored.detections.time_us >= 1_000_000)
     assert not np.array_equal(seeing[after].detections.scores, blind[after].detections.scores)
 
 
 def test_several_processes_score_the_same(detector: Detector) -> None:
     data = toys("val", 3)
-    parts: list[list[Scored]] = []
+    parts: list[list[Answer]] = []
     for rank in range(2):
         validate(detector, data, threshold=0.05, rank=rank, world=2, share=lambda own: [parts.append(own) or own])  # type: ignore[func-returns-value]
     together = validate(detector, data, threshold=0.05, rank=0, world=2, share=lambda own: parts)

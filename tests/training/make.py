@@ -116,7 +116,7 @@ def save_gradients(out: Path, settings: TrainingSettings, data: Dataset) -> None
     import torch
 
     from saccade.datasets.loader import Loader
-    from saccade.evaluation.validate import sampling_of
+    from saccade.evaluation.timeline import sampling_of
     from saccade.training.batchnorm import share_batch_norms
     from saccade.training.objective import learn
     from saccade.training.processes import joined

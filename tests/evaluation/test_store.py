@@ -1,0 +1,109 @@
+"""Answers that are kept: what was interrupted goes on, stale ones are never used, and an hour of them waits on disk, not in memory."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from saccade.datasets.recording import Dataset
+from saccade.evaluation.answers import Answer
+from saccade.evaluation.condition import Condition
+from saccade.evaluation.evaluate import answers_at, evaluate
+from saccade.evaluation.result import Evaluation
+from saccade.evaluation.store import MANIFEST
+from saccade.types import InputError
+from tests.evaluation.make import squares, untrained
+
+PLAIN = Condition()
+FAST = Condition(rate_hz=60, stepping="interleaved")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return squares(tmp_path_factory.mktemp("squares"))
+
+
+def numbers(evaluation: Evaluation) -> list[object]:
+    return [repr((r.scores, r.by_still_s, r.curves, r.age_ms, r.cost.frames, r.cost.recorded_s)) for r in evaluation.results]
+
+
+def said(out: Path, condition: Condition) -> list[Answer]:
+    return list(answers_at(out, condition))
+
+
+def test_what_was_interrupted_goes_on(data: Dataset, tmp_path: Path) -> None:
+    detector, conditions = untrained(), [PLAIN, FAST]
+    whole = evaluate(detector, data, conditions, out=tmp_path / "whole")
+    done = [0.0]
+
+    def interrupt(name: str, seconds: float) -> None:
+        done[0] += seconds
+        if done[0] > 1.4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(detector, data, conditions, out=tmp_path / "parts", progress=interrupt)
+    (kept,) = (tmp_path / "parts").rglob("*.npz")
+    with pytest.raises(InputError, match="no complete evaluation"):
+        said(tmp_path / "parts", PLAIN)
+    written = kept.stat().st_mtime_ns
+    done = [-1e9]
+    assert numbers(evaluate(detector, data, conditions, out=tmp_path / "parts", progress=interrupt)) == numbers(whole)
+    assert done[0] + 1e9 == pytest.approx(2 * whole.results[0].cost.recorded_s), "what was kept counts as done"
+    assert kept.stat().st_mtime_ns == written
+    assert not [path for path in tmp_path.rglob("*") if ".part" in path.name]
+
+
+def test_answers_of_other_weights_or_settings_are_never_used(data: Dataset, tmp_path: Path) -> None:
+    fresh = {seed: numbers(evaluate(untrained(seed), data, [PLAIN])) for seed in (0, 1)}
+    assert fresh[0] != fresh[1]
+    for seed in (0, 1, 0):
+        assert numbers(evaluate(untrained(seed), data, [PLAIN], out=tmp_path)) == fresh[seed]
+    evaluate(untrained(0), data, [PLAIN], out=tmp_path, label_rate_hz=10)
+    assert len(said(tmp_path, PLAIN)) == 30
+    evaluate(untrained(0), data, [PLAIN], out=tmp_path, recordings=1)
+    assert {answer.recording for answer in said(tmp_path, PLAIN)} == {"part/square0"}
+    broken = tmp_path / PLAIN.name / "part/square0.npz"
+    broken.write_bytes(broken.read_bytes()[:1000])
+    with pytest.raises(InputError, match="was changed"):
+        said(tmp_path, PLAIN)
+    assert numbers(evaluate(untrained(0), data, [PLAIN], out=tmp_path)) == fresh[0]
+
+
+def start(tmp_path: Path, out: str, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.evaluation.make", str(tmp_path / "data"), str(tmp_path / out), *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
+def test_a_program_that_ends_loses_only_what_is_under_way(tmp_path: Path, how: signal.Signals) -> None:
+    setting = (6, 20, 20, 2, 20)
+    whole = start(tmp_path, "whole", *setting).communicate(timeout=300)[0].splitlines()[-2]
+    process = start(tmp_path, "parts", *setting)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if float(line) > 70:
+            break
+    process.send_signal(how)
+    process.stdout.read()
+    assert process.wait(timeout=60) != 0
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "parts").rglob("[!.]*.npz")}
+    assert 1 <= len(kept) < 6
+    assert not (tmp_path / "parts" / PLAIN.name / MANIFEST).exists()
+    assert start(tmp_path, "parts", *setting).communicate(timeout=300)[0].splitlines()[-2] == whole
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+@pytest.mark.slow
+def test_an_hour_takes_no_more_memory_than_minutes(tmp_path: Path) -> None:
+    peaks = []
+    for name, seconds in (("minutes", 240), ("hour", 3600)):
+        printed = start(tmp_path / name, "out", 1, seconds, 5, 1, 5).communicate(timeout=600)[0].splitlines()
+        assert float(printed[-3]) == pytest.approx(seconds, rel=0.01)
+        peaks.append(int(printed[-1]))
+    print(f"{peaks[0]} MB resident at most for four minutes, {peaks[1]} MB for an hour")
+    assert peaks[1] < peaks[0] + 60
