@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from saccade.config import DetectorConfig
 from saccade.datasets.batch import Batch
 from saccade.datasets.loader import Loader
 from saccade.datasets.recording import Dataset
@@ -55,8 +56,13 @@ class Run:
         return self.detector if self.average is None else self.average.detector
 
 
-def fit(training: Dataset, validation: Dataset | None, out: Path, settings: TrainingSettings) -> Scores | None:
-    """Train, from the last checkpoint in OUT if there is one, and write there final.safetensors, best.safetensors, metrics, a plot."""
+def fit(
+    training: Dataset, validation: Dataset | None, out: Path, settings: TrainingSettings, config: DetectorConfig | None = None
+) -> Scores | None:
+    """Train, from the last checkpoint in OUT if there is one, and write there final.safetensors, best.safetensors, metrics, a plot.
+
+    CONFIG: the detector, where `settings.model` is neither a preset nor a file.
+    """
     out.mkdir(parents=True, exist_ok=True)
     with joined(settings.device) as processes:
         if settings.batch % (processes.world * settings.accumulation):
@@ -65,7 +71,7 @@ def fit(training: Dataset, validation: Dataset | None, out: Path, settings: Trai
             )
         torch.set_num_threads(settings.threads_of(processes.local_world))
         keep_freed_memory()
-        detector = build_detector(settings, training).to(processes.device)
+        detector = build_detector(settings, training, config).to(processes.device)
         optimiser = torch.optim.AdamW(detector.parameters(), lr=settings.highest_rate, weight_decay=settings.weight_decay, fused=True)
         run = Run(detector, optimiser, Average(detector) if settings.average else None)
         if processes.world > 1 and settings.share_batch_norms:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from saccade.config import presets
+from saccade.config import DetectorConfig, presets
 from saccade.datasets.recording import Dataset
 from saccade.model.detector import Detector
 from saccade.model.weights import read_weights
@@ -17,12 +17,15 @@ from saccade.types import InputError
 log = logging.getLogger("saccade")
 
 
-def build_detector(settings: TrainingSettings, dataset: Dataset) -> Detector:
-    """For the classes of the data set; the seed decides fresh weights, whatever torch's generator did before."""
+def build_detector(settings: TrainingSettings, dataset: Dataset, config: DetectorConfig | None = None) -> Detector:
+    """For the classes of the data set; the seed decides fresh weights, whatever torch's generator did before.
+
+    CONFIG, if given, is the detector to start from fresh weights: one that no preset names. `settings.model` is then only its name.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        if settings.model in presets:
-            config = presets[settings.model]()
+        if config is not None or settings.model in presets:
+            config = config or presets[settings.model]()
             backbone = replace(config.backbone, split=settings.split)
             classes, halved, histogram = tuple(dataset.classes), settings.halved, settings.histogram
             return Detector(replace(config, backbone=backbone, classes=classes, halved=halved, histogram=histogram)).train()

@@ -21,7 +21,7 @@ from saccade.training.loop import fit
 from saccade.training.start import warn_of_filters
 from saccade.training.stop import Stopped
 from saccade.types import InputError
-from tests.training.make import Toy, tiny_settings, toys, weights_file
+from tests.training.make import Toy, tiny_config, tiny_settings, toys, weights_file
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +211,14 @@ def test_a_missing_logger_is_named_with_its_extra(tmp_path: Path, weights: str, 
 def test_an_unknown_model_is_refused_with_the_presets(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"neither a weights file nor one of .*s5-vit-nano"):
         fit(toys(), None, tmp_path, tiny_settings(model="s5-vit-huge"))
+
+
+def test_a_detector_that_no_preset_names_is_trained_and_resumed(tmp_path: Path) -> None:
+    config, settings = tiny_config(memories=("gs5", "none", "s5", "lstm")), tiny_settings(model="mine", steps=2)
+    fit(toys(), None, tmp_path, settings, config)
+    assert load_detector(tmp_path / "final.safetensors").config.backbone.memories == ("gs5", "none", "s5", "lstm")
+    with pytest.raises(InputError, match=r"config\.backbone\.memories"):
+        fit(toys(), None, tmp_path, settings, tiny_config())
 
 
 def test_weights_with_nan_never_start(tmp_path: Path, weights: str) -> None:

@@ -1,0 +1,171 @@
+"""RESULTS -> Markdown and a plot, ours beside the paper's; a cell that wasn't run says so."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.runner import Job
+from experiments.table import Entry, Experiment, Ours, Sheet
+from experiments.world import World
+from saccade.events.files import replacing
+
+NOT_RUN = "not run"
+Results = Mapping[str, dict[str, Any] | None]  # by cell, None = not run
+
+
+def number(entry: Entry, results: Results) -> float | None:
+    """NaN = the cell wasn't run; None = there is no such number."""
+    if not isinstance(entry, Ours):
+        return float(entry) if isinstance(entry, float | int) else None
+    found = results[entry.cell]
+    if found is None:
+        return float("nan")
+    if entry.what == "parameters":
+        return found["parameters"] / 1e6
+    if entry.what == "step_ms":
+        return found["step_ms"]
+    kept = "recall_still" if entry.what == "recall_still" else "mAP"
+    values = [found["conditions"][condition.name][kept] for condition in entry.conditions]
+    if None in values:
+        return None
+    return float(values[0] - np.mean(values[1:])) if entry.what == "drop" else values[0]
+
+
+def text(entry: Entry, results: Results) -> str:
+    if isinstance(entry, str):
+        return entry
+    value = number(entry, results)
+    if value is None:
+        return "-"
+    if value != value:
+        return NOT_RUN
+    if isinstance(entry, Ours):
+        return f"{value:.2f}" if entry.what in ("parameters", "drop") else f"{value:.1f}"
+    return f"{value:g}"
+
+
+def markdown(experiment: Experiment, world: World, jobs: Sequence[Job], command: str, failures: Mapping[str, str] | None = None) -> str:
+    results = {job.cell.name: job.result for job in jobs}
+    done = sum(result is not None for result in results.values())
+    lines = [f"# {experiment.title}", "", experiment.about, ""]
+    lines += [f"Data set: {world.name}. {done} of {len(jobs)} cells were run. Repeat with `{command}`.", ""]
+    for sheet in experiment.sheets:
+        lines += [f"## {sheet.title}", "", *_table(sheet, results), ""]
+    lines += ["## What was run", "", *_runs(jobs, failures or {}), ""]
+    recipe = {name: value for name, value in world.recipe.binding().items() if name not in ("model", "h2_weight")}
+    lines += ["The recipe of every training:", "", "```json", json.dumps(recipe, sort_keys=True), "```", ""]
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _table(sheet: Sheet, results: Results) -> list[str]:
+    head = [_line((*sheet.labels, *sheet.columns)), "|" + "---|" * len(sheet.labels) + "--:|" * len(sheet.columns)]
+    return head + [_line((*row.labels, *(text(entry, results) for entry in row.entries))) for row in sheet.rows]
+
+
+def _runs(jobs: Sequence[Job], failures: Mapping[str, str]) -> list[str]:
+    columns = ("cell", "status", "M parameters", "steps", "clips x frames", "seed", "training, s", "scored on", "scoring, s")
+    lines = [_line(columns), "|" + "---|" * 2 + "--:|" * 5 + "---|--:|"]
+    for job in jobs:
+        found = job.result
+        if found is None:
+            status = f"failed: {failures[job.cell.name]}" if job.cell.name in failures else job.status
+            lines.append(_line((job.cell.name, status.replace("\n", " "), *[""] * (len(columns) - 2))))
+            continue
+        training, scoring = found["training"], found["scoring"]
+        scored = f"{scoring['dataset']} {scoring['split']}, {scoring['recordings']} recordings, protocol {scoring['protocol']}"
+        values = (
+            job.cell.name,
+            "done",
+            f"{found['parameters'] / 1e6:.2f}",
+            f"{training['steps']:,}",
+            f"{training['batch']} x {training['length']}",
+            f"{training['seed']}",
+            f"{training['seconds']:.0f}",
+            scored,
+            f"{scoring['seconds']:.0f}",
+        )
+        lines.append(_line(values))
+    return lines
+
+
+def plot(experiment: Experiment, world: World, jobs: Sequence[Job], path: Path) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    results = {job.cell.name: job.result for job in jobs}
+    sheets = experiment.sheets
+    across = min(len(sheets), 2)
+    needed = [4.5 if sheet.lines else 1.5 + min(0.16 * len(sheet.rows) * len(sheet.plot), 10.0) for sheet in sheets]
+    heights = [max(needed[first : first + across]) for first in range(0, len(sheets), across)]
+    figure = Figure(figsize=(9 * across, sum(heights)), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = list(figure.subplots(len(heights), across, squeeze=False, height_ratios=heights).flat)
+    highest = max(10.0, *(float(np.nanmax(_drawn(sheet, results), initial=0.0)) for sheet in sheets)) * 1.05  # one scale for all panels
+    for sheet, axes in zip(sheets, panels, strict=False):
+        (_lines if sheet.lines else _bars)(axes, sheet, results, highest)
+        axes.set_title(sheet.title)
+        axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1, 1))
+    for axes in panels[len(sheets) :]:
+        axes.axis("off")
+    figure.suptitle(f"{experiment.title} ({world.name}; dashed or pale: the paper's)")
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=100, format="png")
+
+
+def _drawn(sheet: Sheet, results: Results) -> np.ndarray:
+    """(rows, columns to draw), NaN where there is nothing."""
+    chosen = [sheet.columns.index(name) for name in sheet.plot]
+    found = [[number(row.entries[column], results) for column in chosen] for row in sheet.rows]
+    return np.array([[np.nan if value is None else value for value in row] for row in found])
+
+
+def _lines(axes: Any, sheet: Sheet, results: Results, highest: float) -> None:
+    """A colour for each model and strategy, ours and the paper's alike: the last label is the source."""
+    rates_hz = np.array([float(name.split()[0]) for name in sheet.plot])
+    colours = {name: f"C{place}" for place, name in enumerate(dict.fromkeys(row.labels[:-1] for row in sheet.rows))}
+    for row, values in zip(sheet.rows, _drawn(sheet, results), strict=True):
+        kept = np.isfinite(values)
+        ours = any(isinstance(entry, Ours) for entry in row.entries)
+        style: dict[str, Any] = {"marker": "o"} if ours else {"marker": ".", "linestyle": "--", "alpha": 0.6}
+        label = ", ".join(row.labels) if kept.any() else f"{', '.join(row.labels)}: {NOT_RUN}"
+        axes.plot(rates_hz[kept], values[kept], color=colours[row.labels[:-1]], label=label, **style)
+    axes.set_xscale("log")
+    axes.set_xticks(rates_hz, [f"{rate_hz:g}" for rate_hz in rates_hz])
+    axes.minorticks_off()
+    axes.set(xlabel="frames per second", ylabel="mAP", ylim=(0, highest))
+    axes.grid(alpha=0.3)
+
+
+def _bars(axes: Any, sheet: Sheet, results: Results, highest: float) -> None:
+    values = _drawn(sheet, results)
+    thickness = 0.8 / len(sheet.plot)
+    meant = [name.removesuffix(", ours").removesuffix(", paper") for name in sheet.plot]  # equal for ours and the paper's
+    colours = {name: f"C{place}" for place, name in enumerate(dict.fromkeys(meant))}
+    for place, name in enumerate(sheet.plot):
+        heights = np.arange(len(sheet.rows)) + (place - (len(sheet.plot) - 1) / 2) * thickness
+        style: dict[str, Any] = {"color": colours[meant[place]], "alpha": 0.4 if name.endswith("paper") else 1.0}
+        axes.barh(heights, np.nan_to_num(values[:, place]), thickness, label=name, **style)
+        for height, row in zip(heights, sheet.rows, strict=True):
+            if text(row.entries[sheet.columns.index(name)], results) == NOT_RUN:
+                axes.text(0.3, height, NOT_RUN, va="center", fontsize="xx-small")
+    axes.set_yticks(np.arange(len(sheet.rows)), [" ".join(label or "·" for label in row.labels) for row in sheet.rows])
+    axes.invert_yaxis()
+    axes.set(xlabel="mAP", xlim=(0, highest))
+    axes.grid(axis="x", alpha=0.3)
+
+
+def write(
+    experiment: Experiment, world: World, jobs: Sequence[Job], name: Path, command: str, failures: Mapping[str, str] | None = None
+) -> None:
+    """NAME.md and NAME.png."""
+    name.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(name.with_name(name.name + ".md")) as temporary:
+        temporary.write_text(markdown(experiment, world, jobs, command, failures))
+    plot(experiment, world, jobs, name.with_name(name.name + ".png"))

@@ -1,0 +1,191 @@
+"""CELLS -> RESULTS: each cell is trained, scored and written whole; what is there already isn't done again."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.table import Cell, Experiment
+from experiments.variant import detector_of, settings_of
+from experiments.world import World
+from saccade.config import DetectorConfig
+from saccade.datasets.open import open_dataset
+from saccade.evaluation.result import Evaluation
+from saccade.events.files import replacing
+from saccade.training.log import METRICS, read_metrics
+from saccade.training.settings import TrainingSettings
+from saccade.types import InputError
+
+WEIGHTS = "final.safetensors"  # the last average of the weights: no cell chooses its best by validation
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Where things are kept and how much is scored."""
+
+    runs: Path  # trainings and their answers, shared by all tables
+    out: Path  # results
+    recordings: int = 0  # scored at most, 0 = all
+    processes: int = 1
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A cell with all that decides its result. Files carry a hash of that, so that other settings never meet."""
+
+    cell: Cell
+    config: DetectorConfig
+    settings: TrainingSettings
+    split: str
+    folder: Path  # of the training
+    file: Path  # of the result
+
+    @property
+    def status(self) -> str:
+        if self.file.exists():
+            return "done"
+        if (self.folder / WEIGHTS).exists():
+            return "trained"
+        rows = read_metrics(self.folder / METRICS)
+        return f"step {rows[-1]['step']} of {self.settings.steps}" if rows else "not run"
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        return json.loads(self.file.read_text()) if self.file.exists() else None
+
+
+def jobs_of(experiment: Experiment, world: World, plan: Plan) -> list[Job]:
+    """All cells of a table. Reads no recording."""
+    split = world.split or experiment.split
+    data = {name: recordings_of(world.folder, name) for name in ("train", split)}
+    return list(_jobs(experiment, world, plan, split, data))
+
+
+def _jobs(experiment: Experiment, world: World, plan: Plan, split: str, data: dict[str, Any]) -> Iterator[Job]:
+    for cell in experiment.cells:
+        variant = cell.variant.within(world)
+        config, settings = detector_of(variant, world), settings_of(variant, world)
+        learned = _hash(asdict(config), settings.binding(), data["train"])
+        conditions = [condition.name for condition in cell.conditions]
+        scored = _hash(learned, conditions, cell.timed, data[split], split, world.protocol, world.label_rate_hz, plan.recordings)
+        yield Job(
+            cell=cell,
+            config=config,
+            settings=settings,
+            split=split,
+            folder=plan.runs / world.name / f"{variant.name}-{learned}",
+            file=plan.out / result_name(experiment, world) / f"{cell.name}-{scored}.json",
+        )
+
+
+def result_name(experiment: Experiment, world: World) -> str:
+    return experiment.name if world.name == "synthetic" else f"{experiment.name}-{world.name}"
+
+
+def recordings_of(folder: Path, split: str) -> list[str]:
+    """What tells one data set from another: how it was simulated, and the names of its recordings; nothing while it isn't there."""
+    if not folder.exists():
+        return []
+    described = folder / "dataset.json"
+    names = [recording.name for recording in open_dataset(folder, split).recordings]
+    return [described.read_text() if described.exists() else "", *names]
+
+
+def _hash(*values: Any) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def run(jobs: Sequence[Job], world: World, plan: Plan, *, say: Callable[[str], None], progress: Progress | None = None) -> dict[str, str]:
+    """Finish the jobs in their order; what went wrong, by cell. An interrupt ends it between two steps or recordings, and nothing is lost.
+
+    Under torchrun and srun the cells are only trained: all processes share a training, one alone scores.
+    """
+    from saccade.training.processes import joined
+
+    failures = {}
+    with joined(plan.device) as processes:  # once for all trainings: torchrun's processes find each other only once
+        for number, job in enumerate(jobs):
+            if job.file.exists():
+                continue
+            if processes.rank == 0:
+                say(f"{number + 1} of {len(jobs)}, {job.cell.name}: {job.status}, into {job.folder}")
+            try:
+                train(job, world)
+                if processes.world == 1:
+                    score(job, world, plan, progress)
+            except InputError as error:
+                failures[job.cell.name] = str(error)
+                say(f"{job.cell.name}: {error}")
+    return failures
+
+
+def train(job: Job, world: World) -> None:
+    """From the last checkpoint, if there is one."""
+    from saccade.training.loop import fit
+
+    if not (job.folder / WEIGHTS).exists():
+        fit(open_dataset(world.folder, "train"), None, job.folder, job.settings, job.config)
+
+
+def score(job: Job, world: World, plan: Plan, progress: Progress | None = None) -> None:
+    from saccade.evaluation.evaluate import evaluate
+
+    evaluation = evaluate(
+        job.folder / WEIGHTS,
+        open_dataset(world.folder, job.split),
+        job.cell.conditions,
+        out=job.folder / "-".join([job.split, world.protocol, *(["timed"] if job.cell.timed else [])]),  # timed answers know being late
+        protocol=world.protocol,
+        recordings=plan.recordings,
+        label_rate_hz=world.label_rate_hz,
+        processes=plan.processes,
+        latency_ms="measured" if job.cell.timed else None,
+        device=plan.device,
+        progress=progress,
+    )
+    job.file.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(job.file) as temporary:
+        temporary.write_text(json.dumps(_facts(job, world, evaluation), indent=1) + "\n")
+
+
+def _facts(job: Job, world: World, evaluation: Evaluation) -> dict[str, Any]:
+    """What the cell found, and what is needed to find it again."""
+    from saccade.model.weights import load_detector
+
+    settings = job.settings
+    steps = [row for row in read_metrics(job.folder / METRICS) if row["kind"] == "train"]
+    return {
+        "cell": job.cell.name,
+        "model": job.config.name,
+        "parameters": sum(parameter.numel() for parameter in load_detector(job.folder / WEIGHTS).parameters()),
+        "training": {
+            **{name: getattr(settings, name) for name in ("steps", "batch", "length", "learning_rate", "h2_weight", "seed")},
+            "seconds": sum(settings.batch * settings.length / row["frames_per_s"] for row in steps),
+        },
+        "scoring": {
+            "dataset": evaluation.dataset,
+            "split": evaluation.split,
+            "recordings": evaluation.recordings,
+            "protocol": evaluation.protocol,
+            "label_rate_hz": world.label_rate_hz,
+            "seconds": sum(result.cost.seconds for result in evaluation.results),
+            "labels": evaluation.results[0].scores.labels,
+        },
+        "step_ms": evaluation.results[0].cost.step_ms,
+        "conditions": {
+            result.condition.name: {
+                **{name: _number(getattr(result.scores, name)) for name in ("mAP", "ap50", "ap75", "recall", "recall_still")},
+                "age_ms": _number(result.age_ms),
+                "frames_per_s": _number(result.cost.frames_per_s),
+            }
+            for result in evaluation.results
+        },
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if value == value else None  # JSON has no NaN

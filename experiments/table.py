@@ -1,0 +1,79 @@
+"""An experiment as values: cells to run, and sheets that put their numbers beside the paper's."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from experiments.variant import Variant
+from experiments.world import World
+from saccade.evaluation.condition import Condition, Stepping, WindowKind
+
+What = Literal["mAP", "recall_still", "drop", "step_ms", "parameters"]
+RATES_HZ = (20.0, 40.0, 80.0, 100.0, 200.0)  # the paper's
+AT_20_HZ = Condition()  # where every window and every stepping is the same
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A training and the conditions that its weights are scored under; several cells may share a training."""
+
+    name: str
+    variant: Variant
+    conditions: tuple[Condition, ...] = (AT_20_HZ,)
+    timed: bool = False  # also measure one step alone
+
+
+@dataclass(frozen=True)
+class Ours:
+    """A number of ours. mAP and recall_still are of one condition, drop is the mean loss of mAP from the first condition to the others."""
+
+    cell: str
+    conditions: tuple[Condition, ...] = (AT_20_HZ,)
+    what: What = "mAP"
+
+
+Entry = Ours | float | str | None  # what isn't Ours is the paper's; None = there is no such number
+
+
+@dataclass(frozen=True)
+class Row:
+    labels: tuple[str, ...]
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    title: str
+    labels: tuple[str, ...]  # headings of the rows' labels
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    plot: tuple[str, ...]  # columns to draw
+    lines: bool = False  # over the number that a column's name begins with; else as bars
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    name: str
+    title: str
+    about: str  # what the paper says, and what is run here
+    split: str  # that the paper scores
+    cells: tuple[Cell, ...]  # the most telling first: they are run in this order
+    sheets: tuple[Sheet, ...]
+
+
+Build = Callable[[World], Experiment]
+
+
+def sampled(window: WindowKind, stepping: Stepping, rates_hz: tuple[float, ...] = RATES_HZ) -> tuple[Condition, ...]:
+    """One condition per rate; at 20 Hz, the rate of training, all ways are one."""
+    return tuple(
+        AT_20_HZ if rate_hz == AT_20_HZ.rate_hz else Condition(rate_hz=rate_hz, window=window, stepping=stepping) for rate_hz in rates_hz
+    )
+
+
+def in_hz(rates_hz: tuple[float, ...]) -> tuple[str, ...]:
+    return tuple(f"{rate_hz:g} Hz" for rate_hz in rates_hz)
+
+
+def unique(*groups: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    return tuple(dict.fromkeys(condition for group in groups for condition in group))
