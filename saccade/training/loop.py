@@ -33,7 +33,7 @@ from saccade.training.plot import plot_losses
 from saccade.training.processes import Processes, joined
 from saccade.training.schedule import average_decay, learning_rate
 from saccade.training.settings import TrainingSettings
-from saccade.training.start import build_detector, warn_of_filters
+from saccade.training.start import build_detector, check_half_precision, warn_of_filters
 from saccade.training.stop import Stopped, stop_signals
 from saccade.types import InputError
 
@@ -69,6 +69,8 @@ def fit(
             raise InputError(
                 f"training: batch={settings.batch} can't be shared by {processes.world} processes in {settings.accumulation} equal parts"
             )
+        if settings.precision == "bf16":
+            check_half_precision(processes.device)
         torch.set_num_threads(settings.threads_of(processes.local_world))
         keep_freed_memory()
         detector = build_detector(settings, training, config).to(processes.device)

@@ -1,6 +1,8 @@
 """SETTINGS -> DETECTOR to train: a preset with fresh weights, or one that goes on from a weights file."""
 
 import logging
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +42,19 @@ def build_detector(settings: TrainingSettings, dataset: Dataset, config: Detecto
         tensors.update(fresh)
     detector.load_state_dict(tensors)
     return detector.train()
+
+
+def check_half_precision(device: torch.device) -> None:
+    """Some virtual machines offer instructions for bfloat16 and then refuse them, which ends the process: another one tries first."""
+    if device.type != "cpu":
+        return
+    code = "import torch\nwith torch.autocast('cpu', torch.bfloat16): torch.nn.functional.linear(torch.ones(64, 64), torch.ones(64, 64))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True).returncode
+    if ended < 0:
+        raise InputError(
+            f"training: precision=bf16 ends a process on this machine with signal {-ended}; use precision=fp32, or set "
+            "ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before the start"
+        )
 
 
 def warn_of_filters(dataset: Dataset) -> None:
