@@ -2,7 +2,8 @@
 
     python examples/make_sample.py
 
-A contrast-threshold camera looks at a scene drawn from formulas; the same script gives the same events, but for a few that depend on the last digit of a logarithm.
+A contrast-threshold camera looks at a scene drawn from formulas; the same script gives the same events,
+but for a few that depend on the last digit of a logarithm.
 """
 
 from pathlib import Path
