@@ -73,7 +73,7 @@ def untrained(seed: int = 0, **backbone: Any) -> Detector:
 
 
 def main() -> None:
-    """python -m tests.evaluation.make DATA OUT COUNT SECONDS LABELS_HZ PROCESSES RATE_HZ: evaluates, and prints the peak of its memory in MB."""
+    """python -m tests.evaluation.make DATA OUT COUNT SECONDS LABELS_HZ PROCESSES RATE_HZ: evaluate, print how far, scores, peak in MB."""
     from saccade.evaluation.evaluate import evaluate
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -86,7 +86,7 @@ def main() -> None:
         print(f"{done[0]:.1f}", flush=True)
 
     result = evaluate(untrained(), dataset, [Condition(rate_hz=float(rate_hz))], out=Path(out), processes=int(processes), progress=progress)
-    peak = open("/proc/self/status").read().split("VmHWM:")[1].split()[0]
+    peak = Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]
     print(repr(result.results[0].scores))
     print(int(peak) // 1024)
 
