@@ -73,22 +73,22 @@ def untrained(seed: int = 0, **backbone: Any) -> Detector:
 
 
 def main() -> None:
-    """python -m tests.evaluation.make DATA OUT COUNT SECONDS LABELS_HZ PROCESSES RATE_HZ: evaluate, print how far, scores, peak in MB."""
+    """python -m tests.evaluation.make DATA OUT COUNT SECONDS LABELS_HZ PROCESSES RATE_HZ; prints how far, scores, memory in MB."""
     from saccade.evaluation.evaluate import evaluate
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     data, out, count, seconds, labels_hz, processes, rate_hz = sys.argv[1:]
     dataset = squares(Path(data), int(count), seconds=float(seconds), rate_hz=float(labels_hz), events_per_s=50)
-    done = [0.0]
+    done, resident = [0.0], [0]
 
     def progress(name: str, seconds: float) -> None:
         done[0] += seconds
+        resident.append(int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) // 1024)
         print(f"{done[0]:.1f}", flush=True)
 
     result = evaluate(untrained(), dataset, [Condition(rate_hz=float(rate_hz))], out=Path(out), processes=int(processes), progress=progress)
-    peak = Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]
     print(repr(result.results[0].scores))
-    print(int(peak) // 1024)
+    print(max(resident))
 
 
 if __name__ == "__main__":

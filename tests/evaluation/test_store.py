@@ -100,10 +100,12 @@ def test_a_program_that_ends_loses_only_what_is_under_way(tmp_path: Path, how: s
 
 @pytest.mark.slow
 def test_an_hour_takes_no_more_memory_than_minutes(tmp_path: Path) -> None:
+    """While it runs; scores then need all answers at once, and a reader may hold an index for a moment."""
     peaks = []
     for name, seconds in (("minutes", 240), ("hour", 3600)):
+        squares(tmp_path / name / "data", 1, seconds=seconds, rate_hz=5, events_per_s=50)  # here, so that making it isn't counted
         printed = start(tmp_path / name, "out", 1, seconds, 5, 1, 5).communicate(timeout=600)[0].splitlines()
         assert float(printed[-3]) == pytest.approx(seconds, rel=0.01)
         peaks.append(int(printed[-1]))
     print(f"{peaks[0]} MB resident at most for four minutes, {peaks[1]} MB for an hour")
-    assert peaks[1] < peaks[0] + 60
+    assert peaks[1] < peaks[0] + 20
