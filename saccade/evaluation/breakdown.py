@@ -16,7 +16,7 @@ from saccade.evaluation.tally import found, tally
 from saccade.types import InputError
 
 STILL_EDGES_S = (0.0, 0.05, 0.25, 0.5, 1.0, 2.0, inf)
-SPEED_EDGES_PX_S = (0.0, 1.0, 20.0, 40.0, 80.0, 160.0, inf)
+SPEED_EDGES_PX_S = (0.0, 1.0, 10.0, 25.0, 50.0, 100.0, inf)
 
 
 def parts_by_still(

@@ -1,97 +1,132 @@
 """Average precision is COCO's: equal to pycocotools, and what is plain to see holds."""
 
-import contextlib
-import io
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from saccade.evaluation.average_precision import average_precision, found_labels
+from saccade.evaluation.average_precision import Scores, average_precision, found_labels, score, score_late
+from saccade.evaluation.protocol import PROTOCOLS
 from saccade.types import Detections, InputError, Labels
+from tests.evaluation.make import CLASSES, NOTHING, answers_of, boxes_of, by_pycocotools, itself, labels_of, random_frames
 
-CLASSES = ("car", "pedestrian", "tram")
-
-
-def boxes_of(random: np.random.Generator, count: int) -> np.ndarray:
-    corner, size = random.uniform(0, 200, (count, 2)), random.uniform(4, 120, (count, 2))
-    return np.concatenate([corner, corner + size], 1).astype(np.float32)
+STATS = ("mAP", "ap50", "ap75", "ap_small", "ap_medium", "ap_large", "ar1", "ar10", "ar100")
 
 
-def labels_of(boxes: np.ndarray, classes: np.ndarray, still_us: np.ndarray | None = None) -> Labels:
-    zeros = np.zeros(len(boxes), np.int64)
-    return Labels(zeros, boxes.astype(np.float32), classes.astype(np.int64), zeros, still_us)
+def assert_close(scores: Scores, expected: Scores) -> None:
+    for name, value in asdict(expected).items():
+        assert getattr(scores, name) == pytest.approx(value, abs=1e-9, nan_ok=True), name
 
 
-def random_frames(seed: int, frames: int = 30) -> tuple[list[Labels], list[Detections]]:
-    random = np.random.default_rng(seed)
-    truths, guesses = [], []
-    for frame in range(frames):
-        boxes, classes = boxes_of(random, random.integers(0, 6)), random.integers(0, 2, 6)
-        truth = labels_of(boxes, classes[: len(boxes)])
-        near = boxes + random.normal(0, 6, boxes.shape).astype(np.float32)
-        near[:, 2:] = np.maximum(near[:, 2:], near[:, :2] + 1)
-        other = boxes_of(random, random.integers(0, 4))
-        both = np.concatenate([near, other])
-        kinds = np.concatenate([truth.classes, random.integers(0, 2, len(other))])
-        scores = np.sort(random.uniform(0, 1, len(both)).round(1).astype(np.float32))[::-1].copy()  # rounded: equal scores are common
-        truths.append(truth)
-        guesses.append(Detections(both, scores, kinds, frame))
-    return truths, guesses
-
-
-def by_pycocotools(labels: list[Labels], detections: list[Detections]) -> np.ndarray:
-    coco, evaluate = pytest.importorskip("pycocotools.coco"), pytest.importorskip("pycocotools.cocoeval")
-
-    def rows(frames: list) -> list[dict]:
-        found = []
-        for number, frame in enumerate(frames):
-            for index, box in enumerate(frame.boxes.astype(float)):
-                width, height = box[2] - box[0], box[3] - box[1]
-                row = {"image_id": number + 1, "category_id": int(frame.classes[index]) + 1, "bbox": [box[0], box[1], width, height]}
-                score = {"score": float(frame.scores[index])} if isinstance(frame, Detections) else {"iscrowd": 0}
-                found.append({**row, **score, "area": width * height, "id": len(found) + 1})
-        return found
-
-    with contextlib.redirect_stdout(io.StringIO()):
-        truth = coco.COCO()
-        truth.dataset = {
-            "info": {},
-            "images": [{"id": number + 1} for number in range(len(labels))],
-            "categories": [{"id": number + 1} for number in range(len(CLASSES))],
-            "annotations": rows(labels),
+@pytest.mark.parametrize("block", range(8))
+def test_equals_pycocotools(block: int) -> None:
+    """200 sets: equal scores, equal overlaps, empty frames, absent classes, and more detections than are counted."""
+    for seed in range(25 * block, 25 * block + 25):
+        options = {
+            "frames": 1 + seed % 13,
+            "grid": (0.0, 8.0, 20.0)[seed % 3],
+            "tied": seed % 4 > 0,
+            "crowded": seed % 5 == 0,
+            "doubled": seed % 7 == 0,
         }
-        truth.createIndex()
-        evaluation = evaluate.COCOeval(truth, truth.loadRes(rows(detections)), "bbox")
-        evaluation.evaluate()
-        evaluation.accumulate()
-        evaluation.summarize()
-    return evaluation.stats
+        labels, detections = random_frames(seed, **options, classes=1 + seed % 3, most=1 + seed % 7)
+        expected = by_pycocotools(labels, detections)
+        scores = average_precision(labels, detections, CLASSES)
+        stats = [100 * value if value > -1 else np.nan for value in expected.stats[:9]]
+        assert [getattr(scores, name) for name in STATS] == pytest.approx(stats, abs=1e-9, nan_ok=True), seed
+        precision = expected.eval["precision"][:, :, :, 0, -1]
+        for index, name in enumerate(CLASSES):
+            own = precision[:, :, index]
+            assert scores.classes[name] == pytest.approx(100 * own.mean() if (own > -1).all() else np.nan, abs=1e-9, nan_ok=True), seed
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_equals_pycocotools(seed: int) -> None:
-    labels, detections = random_frames(seed)
-    expected = by_pycocotools(labels, detections)
-    scores = average_precision(labels, detections, CLASSES)
-    assert 5 < scores.mAP < 95
-    assert [scores.mAP, scores.ap50, scores.ap75] == pytest.approx(list(100 * expected[:3]), abs=1e-9)
+@pytest.mark.parametrize("seed", range(6))
+def test_equals_the_library(seed: int) -> None:
+    """With ignored labels, too: our matcher and the library see the same."""
+    labels, detections = random_frames(seed, grid=8.0 * (seed % 2))
+    answers = [
+        replace(answer, labels=truth[::2], ignored=truth[1::2]) if seed % 3 else answer
+        for answer, truth in zip(answers_of(labels, detections), labels, strict=True)
+    ]
+    protocol = replace(PROTOCOLS["saccade"], least_side=30.0 * (seed % 2))
+    ours, library = (score(answers, CLASSES, protocol, method=method) for method in ("compiled", "library"))
+    assert ours.labels > 20
+    assert 2 < ours.mAP < 98
+    assert_close(ours, library)
 
 
-def test_labels_scored_against_themselves_are_perfect() -> None:
+def test_the_cases_are_neither_trivial_nor_hopeless() -> None:
+    labels, detections = random_frames(0)
+    assert 5 < average_precision(labels, detections, CLASSES).mAP < 95
+
+
+@pytest.mark.parametrize("name", ["saccade", "prophesee"])
+@pytest.mark.parametrize("rate_hz", [5, 20, 30, 200, 1000])
+def test_labels_scored_against_themselves_are_perfect_at_any_rate(name: str, rate_hz: int) -> None:
+    """The field's tool takes detections of 50 ms around a label, and so gives 0 above 20 Hz."""
     labels, _ = random_frames(0)
-    itself = [Detections(truth.boxes, np.ones(len(truth), np.float32), truth.classes, 0) for truth in labels]
-    scores = average_precision(labels, itself, CLASSES)
+    answers = [
+        replace(answer, instant_us=1_000_000 + number * 1_000_000 // rate_hz, detections=itself(answer.labels), late=itself(answer.labels))
+        for number, answer in enumerate(answers_of(labels, [NOTHING] * len(labels)))
+    ]
+    scores = score(answers, CLASSES, PROTOCOLS[name])
     assert (scores.mAP, scores.ap50, scores.recall) == (pytest.approx(100), pytest.approx(100), 100)
     assert np.isnan(scores.classes["tram"])  # without labels a class doesn't count
+    assert score_late(answers, CLASSES, PROTOCOLS[name]) == scores
 
 
 def test_nothing_found_is_zero_and_nothing_there_is_nan() -> None:
-    none = Detections(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64), 0)
-    labels, _ = random_frames(1)
-    assert average_precision(labels, [none] * len(labels), CLASSES).mAP == 0
-    assert np.isnan(average_precision([Labels.empty()], [none], CLASSES).mAP)
-    assert np.isnan(average_precision([], [], CLASSES).mAP)
+    labels, detections = random_frames(1)
+    assert average_precision(labels, [NOTHING] * len(labels), CLASSES).mAP == 0
+    for empty in (
+        average_precision([Labels.empty()] * len(labels), detections, CLASSES),
+        average_precision([], [], CLASSES),
+        score([], CLASSES, PROTOCOLS["prophesee"]),
+    ):
+        percents = [value for value in asdict(empty).values() if isinstance(value, float)]
+        assert np.isnan([*percents, *empty.classes.values()]).all()
+        assert empty.labels == 0
+
+
+def test_equal_scores_compare_equal_though_some_are_nan_and_survive_json() -> None:
+    labels, detections = random_frames(1)
+    scores = average_precision(labels, detections, CLASSES)
+    assert scores == average_precision(labels, detections, CLASSES)
+    assert_close(Scores(**json.loads(json.dumps(asdict(scores)))), scores)
+
+
+@given(seed=st.integers(0, 1000), order=st.randoms(use_true_random=False))
+@settings(max_examples=20)
+def test_the_order_of_frames_and_their_recordings_change_nothing(seed: int, order) -> None:
+    """Of unequal scores; equal ones rank in the order of frames, as COCO has it."""
+    labels, detections = random_frames(seed, 12, tied=False)
+    answers = answers_of(labels, detections)
+    shuffled = [replace(answer, recording=f"recording {number % 3}") for number, answer in enumerate(answers)]
+    order.shuffle(shuffled)
+    protocol = PROTOCOLS["saccade"]
+    assert_close(score(shuffled, CLASSES, protocol), score(answers, CLASSES, protocol))
+
+
+@given(seed=st.integers(0, 1000), certainty=st.floats(0, 1, width=32), frame=st.integers(0, 9), kind=st.integers(0, 1))
+@settings(max_examples=40)
+def test_a_false_positive_never_helps_nor_does_a_higher_threshold(seed: int, certainty: float, frame: int, kind: int) -> None:
+    labels, detections = random_frames(seed, 10)
+    before = average_precision(labels, detections, CLASSES)
+    there = detections[frame]
+    more = Detections(
+        np.concatenate([there.boxes, np.array([[5000, 0, 5040, 40]], np.float32)]),
+        np.append(there.scores, np.float32(certainty)),
+        np.append(there.classes, kind),
+        there.time_us,
+    )
+    after = average_precision(labels, [*detections[:frame], more, *detections[frame + 1 :]], CLASSES)
+    cut = average_precision(labels, [found[found.scores >= certainty] for found in detections], CLASSES)
+    for worse in (after, cut):
+        assert not worse.mAP > before.mAP + 1e-9
+        assert not worse.ap50 > before.ap50 + 1e-9
 
 
 def test_false_positives_in_frames_without_objects_cost() -> None:
@@ -115,8 +150,32 @@ def test_a_detection_finds_one_label_of_its_class() -> None:
     guess = Detections(box, np.ones(1, np.float32), np.zeros(1, np.int64), 0)
     assert found_labels(twice, guess).sum() == 1
     assert not found_labels(replace(twice, classes=np.ones(2, np.int64)), guess).any()
+    assert found_labels(
+        labels_of(np.concatenate([box, box + 50]), np.array([2, 0])), itself(labels_of(box + 50, np.zeros(1)))
+    ).tolist() == [
+        False,
+        True,
+    ]
 
 
-def test_lengths_must_agree() -> None:
+def test_late_detections_are_scored_where_there_are_any() -> None:
+    labels, detections = random_frames(0)
+    answers, protocol = answers_of(labels, detections), PROTOCOLS["saccade"]
+    assert score_late(answers, CLASSES, protocol) is None
+    late = [replace(answer, late=found) for answer, found in zip(answers, [NOTHING, *detections[:-1]], strict=True)]
+    expected = average_precision(labels, [NOTHING, *detections[:-1]], CLASSES)
+    assert score_late(late, CLASSES, protocol) == expected
+    with pytest.raises(InputError, match="1 of 30 answers have late=None"):
+        score_late([*late[:-1], answers[-1]], CLASSES, protocol)
+
+
+def test_wrong_input_is_refused() -> None:
+    labels, detections = random_frames(0, 3)
     with pytest.raises(InputError, match="1 labelled frames, but detections of 0"):
         average_precision([Labels.empty()], [], CLASSES)
+    with pytest.raises(InputError, match="labels have classes from 0 to 1, but there are 1"):
+        average_precision(labels, detections, ("car",))
+    with pytest.raises(InputError, match="isn't finite"):
+        average_precision(labels, [replace(found, scores=found.scores * np.float32(np.nan)) for found in detections], CLASSES)
+    with pytest.raises(InputError, match="expected finite left <= right"):
+        average_precision(labels, [replace(found, boxes=-found.boxes) for found in detections], CLASSES)

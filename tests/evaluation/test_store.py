@@ -15,7 +15,7 @@ from saccade.evaluation.evaluate import answers_at, evaluate
 from saccade.evaluation.result import Evaluation
 from saccade.evaluation.store import MANIFEST
 from saccade.types import InputError
-from tests.evaluation.make import squares, untrained
+from tests.evaluation.squares import squares, untrained
 
 PLAIN = Condition()
 FAST = Condition(rate_hz=60, stepping="interleaved")
@@ -74,7 +74,7 @@ def test_answers_of_other_weights_or_settings_are_never_used(data: Dataset, tmp_
 
 
 def start(tmp_path: Path, out: str, *arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.evaluation.make", str(tmp_path / "data"), str(tmp_path / out), *map(str, arguments)]
+    command = [sys.executable, "-m", "tests.evaluation.squares", str(tmp_path / "data"), str(tmp_path / out), *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
@@ -100,12 +100,12 @@ def test_a_program_that_ends_loses_only_what_is_under_way(tmp_path: Path, how: s
 
 @pytest.mark.slow
 def test_an_hour_takes_no_more_memory_than_minutes(tmp_path: Path) -> None:
-    """While it runs; scores then need all answers at once, and a reader may hold an index for a moment."""
+    """After the last frame: scores then need all answers at once, and a reader may hold an index for a moment."""
     peaks = []
     for name, seconds in (("minutes", 240), ("hour", 3600)):
         squares(tmp_path / name / "data", 1, seconds=seconds, rate_hz=5, events_per_s=50)  # here, so that making it isn't counted
         printed = start(tmp_path / name, "out", 1, seconds, 5, 1, 5).communicate(timeout=600)[0].splitlines()
         assert float(printed[-3]) == pytest.approx(seconds, rel=0.01)
         peaks.append(int(printed[-1]))
-    print(f"{peaks[0]} MB resident at most for four minutes, {peaks[1]} MB for an hour")
+    print(f"{peaks[0]} MB resident after four minutes, {peaks[1]} MB after an hour")
     assert peaks[1] < peaks[0] + 20
