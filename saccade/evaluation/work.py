@@ -1,5 +1,6 @@
 """TASKS + RECORDINGS -> KEPT ANSWERS, in this process or in several; what is kept already isn't computed again."""
 
+import os
 import signal
 import tempfile
 import time
@@ -8,9 +9,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from queue import Empty
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -166,9 +168,18 @@ _here: dict[str, Any] = {}  # what a process of the pool keeps between its jobs
 
 def _begin(weights: Path, device: str, stop: Any, said: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the terminal: only the first one decides
+    Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     keep_freed_memory()
     _here.update(detector=load_detector(weights, device), stop=stop, said=said)
+
+
+def _end_with_parent() -> None:
+    """A process whose parent was killed would wait for its next job for ever."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _answer_there(job: Job) -> list[Kept]:

@@ -1,95 +1,115 @@
-"""A data set of events for tests of evaluations: a square moves over a small sensor, labelled 200 times a second."""
+"""Random labels and detections, and what pycocotools makes of them."""
 
-import signal
-import sys
-from functools import partial
-from pathlib import Path
-from typing import Any
+import contextlib
+import io
 
 import numpy as np
-import torch
+import pytest
 
-from saccade.datasets.raw_events import EventRecording
-from saccade.datasets.recording import Dataset
-from saccade.datasets.rules import Clock, Truth
-from saccade.evaluation.condition import Condition
-from saccade.events.write import write_events
-from saccade.model.detector import Detector
-from saccade.types import Events, Labels
-from tests.training.make import tiny_config
+from saccade.evaluation.answers import Answer
+from saccade.types import Detections, Labels
 
-WIDTH, HEIGHT, BOX = 64, 32, 20
-SHARPNESS = 1000.0  # of the head, whose fresh weights find everything equally likely
-START_US = 7_200_000_000  # hours after the clock's zero: float32 times would be off by seconds
+CLASSES = ("car", "pedestrian", "tram")
+NOTHING = Detections(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64), 0)
 
 
-def corners(times_us: np.ndarray, seed: int) -> np.ndarray:
-    since_s = (times_us - START_US) / 1e6
-    x = (WIDTH - BOX) / 2 * (1 + np.sin(2 * since_s + seed))
-    y = (HEIGHT - BOX) / 2 * (1 + np.cos(1.3 * since_s + seed))
-    return np.stack([x, y], 1)
+def boxes_of(random: np.random.Generator, count: int, grid: float = 0.0) -> np.ndarray:
+    """Somewhere; on a coarse GRID equal boxes and equal overlaps are common."""
+    corner, size = random.uniform(0, 200, (count, 2)), random.uniform(4, 120, (count, 2))
+    boxes = np.concatenate([corner, corner + size], 1)
+    return ((boxes / grid).round() * grid if grid else boxes).astype(np.float32)
 
 
-def truth_of(seed: int, seconds: float, rate_hz: float, width: int, height: int, scale: float) -> Truth:
-    instants_us = START_US + (np.arange(1, int(seconds * rate_hz) + 1) * 1e6 / rate_hz).astype(np.int64)
-    places = corners(instants_us, seed)
-    seen = instants_us % 1_000_000 < 900_000  # every tenth instant is labelled as empty
-    n = int(seen.sum())
-    labels = Labels(
-        instants_us[seen],
-        np.concatenate([places, places + BOX], 1)[seen].astype(np.float32),
-        np.full(n, seed % 2),
-        np.zeros(n, np.int64),
-        still_us=np.where(instants_us[seen] % 2_000_000 < 1_000_000, 0, 400_000),
-    )
-    return Truth(labels, instants_us, Clock(int(instants_us[0]) if len(instants_us) else 0))
+def labels_of(boxes: np.ndarray, classes: np.ndarray, still_us: np.ndarray | None = None, t: int = 0) -> Labels:
+    none = np.full(len(boxes), -1, np.int64)
+    return Labels(np.full(len(boxes), t, np.int64), boxes.astype(np.float32), classes.astype(np.int64), none, still_us)
 
 
-def recording(folder: Path, seed: int, seconds: float = 2.0, rate_hz: float = 200.0, events_per_s: int = 4000) -> EventRecording:
-    path = folder / f"square{seed}.h5"
-    if not path.exists():
-        random = np.random.default_rng(seed)
-        t = START_US + np.sort(random.integers(0, int(seconds * 1e6), int(seconds * events_per_s)))
-        place = corners(t, seed) + random.uniform(0, BOX, (len(t), 2))
-        write_events(Events(t, *place.astype(np.uint16).T, random.random(len(t)) < 0.5, WIDTH, HEIGHT), path)
-    return EventRecording(f"part/square{seed}", path, partial(truth_of, seed, seconds, rate_hz))
+def itself(labels: Labels, time_us: int = 0) -> Detections:
+    """A detector that says what is true."""
+    return Detections(labels.boxes, np.ones(len(labels), np.float32), labels.classes, time_us)
 
 
-def squares(folder: Path, count: int = 3, **options: Any) -> Dataset:
-    folder.mkdir(parents=True, exist_ok=True)
-    parts = [recording(folder, seed, **{"seconds": 0.8 + 0.2 * seed, **options}) for seed in range(count)]
-    return Dataset("squares", "test", ("bright", "dark"), parts)
+def random_frames(
+    seed: int,
+    frames: int = 30,
+    *,
+    grid: float = 0.0,
+    tied: bool = True,
+    crowded: bool = False,
+    doubled: bool = False,
+    classes: int = 2,
+    most: int = 6,
+) -> tuple[list[Labels], list[Detections]]:
+    """Frames with up to MOST labels, a detection near each and some elsewhere; a CROWDED frame has more of them than COCO counts.
+
+    DOUBLED: objects that nearly hide one another, so that a detection has a choice.
+    """
+    random = np.random.default_rng(seed)
+    truths, guesses = [], []
+    for frame in range(frames):
+        boxes, kinds = boxes_of(random, random.integers(0, most + 1), grid), random.integers(0, classes, most)
+        kinds = kinds[: len(boxes)]
+        if doubled:
+            boxes, kinds = np.concatenate([boxes, boxes + np.float32(2)]), np.concatenate([kinds, kinds])
+        truth = labels_of(boxes, kinds, random.integers(0, 3_000_000, len(boxes)), t=frame)
+        near = boxes + random.normal(0, 6, boxes.shape)
+        if grid:
+            near = (near / grid).round() * grid
+        near[:, 2:] = np.maximum(near[:, 2:], near[:, :2] + 1)
+        other = boxes_of(random, 130 if crowded and frame % 3 == 0 else random.integers(0, 4), grid)
+        both = np.concatenate([near, other]).astype(np.float32)
+        kinds = np.concatenate([truth.classes, random.integers(0, classes, len(other)) * (not crowded)])
+        scores = random.uniform(0, 1, len(both))
+        scores = np.sort((scores.round(1) if tied else scores).astype(np.float32))[::-1].copy()
+        truths.append(truth)
+        guesses.append(Detections(both, scores, kinds, frame))
+    return truths, guesses
 
 
-def untrained(seed: int = 0, **backbone: Any) -> Detector:
-    """Whose objects are anywhere, with scores that depend on what it sees and remembers."""
-    torch.manual_seed(seed)
-    detector = Detector(tiny_config(**{"layer_scale": 1.0, **backbone})).eval()
-    for scale in detector.head.scales:
-        for layer in (scale.objectness, scale.classes):
-            torch.nn.init.normal_(layer.weight, std=SHARPNESS)
-            torch.nn.init.zeros_(layer.bias)
-    return detector
+def answers_of(labels: list[Labels], detections: list[Detections]) -> list[Answer]:
+    return [Answer("one", number, *pair) for number, pair in enumerate(zip(labels, detections, strict=True))]
 
 
-def main() -> None:
-    """python -m tests.evaluation.make DATA OUT COUNT SECONDS LABELS_HZ PROCESSES RATE_HZ: evaluates, and prints the peak of its memory in MB."""
-    from saccade.evaluation.evaluate import evaluate
+def by_pycocotools(labels: list[Labels], detections: list[Detections], counted: list[np.ndarray] | None = None):
+    """Its evaluation, with `stats`. COUNTED says of every label whether it counts; then sizes play no role."""
+    coco, evaluate = pytest.importorskip("pycocotools.coco"), pytest.importorskip("pycocotools.cocoeval")
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    data, out, count, seconds, labels_hz, processes, rate_hz = sys.argv[1:]
-    dataset = squares(Path(data), int(count), seconds=float(seconds), rate_hz=float(labels_hz), events_per_s=50)
-    done = [0.0]
+    def rows(frames: list) -> list[dict]:
+        found = []
+        for number, frame in enumerate(frames):
+            for index, box in enumerate(frame.boxes.astype(float)):
+                width, height = box[2] - box[0], box[3] - box[1]
+                row = {"image_id": number + 1, "category_id": int(frame.classes[index]) + 1, "bbox": [box[0], box[1], width, height]}
+                score = {"score": float(frame.scores[index])} if isinstance(frame, Detections) else {"iscrowd": 0}
+                found.append({**row, **score, "area": width * height, "id": len(found) + 1})
+        return found
 
-    def progress(name: str, seconds: float) -> None:
-        done[0] += seconds
-        print(f"{done[0]:.1f}", flush=True)
-
-    result = evaluate(untrained(), dataset, [Condition(rate_hz=float(rate_hz))], out=Path(out), processes=int(processes), progress=progress)
-    peak = open("/proc/self/status").read().split("VmHWM:")[1].split()[0]
-    print(repr(result.results[0].scores))
-    print(int(peak) // 1024)
-
-
-if __name__ == "__main__":
-    main()
+    annotations = rows(labels)
+    if counted is not None:
+        for row, counts in zip(annotations, np.concatenate(counted).tolist(), strict=True):
+            row["area"] = 1.0 if counts else 3.0
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = coco.COCO()
+        truth.dataset = {
+            "info": {},
+            "images": [{"id": number + 1} for number in range(len(labels))],
+            "categories": [{"id": number + 1} for number in range(len(CLASSES))],
+            "annotations": annotations,
+        }
+        truth.createIndex()
+        guesses = rows(detections)
+        if not guesses:
+            guesses = [{"image_id": 1, "category_id": len(CLASSES) + 1, "bbox": [0.0, 0.0, 1.0, 1.0], "score": 1.0}]  # refuses none at all
+        results = truth.loadRes(guesses)
+        if counted is not None:
+            for row in results.anns.values():
+                row["area"] = 1.0
+        evaluation = evaluate.COCOeval(truth, results, "bbox")
+        if counted is not None:
+            evaluation.params.areaRng = [[0, 2]]
+        evaluation.evaluate()
+        evaluation.accumulate()
+        if counted is None:
+            evaluation.summarize()
+    return evaluation

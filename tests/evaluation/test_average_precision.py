@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from saccade.evaluation.average_precision import Scores, average_precision, found_labels, score, score_late
 from saccade.evaluation.protocol import PROTOCOLS
 from saccade.types import Detections, InputError, Labels
-from tests.evaluation.random_sets import CLASSES, NOTHING, answers_of, boxes_of, by_pycocotools, itself, labels_of, random_frames
+from tests.evaluation.make import CLASSES, NOTHING, answers_of, boxes_of, by_pycocotools, itself, labels_of, random_frames
 
 STATS = ("mAP", "ap50", "ap75", "ap_small", "ap_medium", "ap_large", "ar1", "ar10", "ar100")
 

@@ -11,7 +11,7 @@ from saccade.evaluation.average_precision import average_precision
 from saccade.evaluation.breakdown import curves, parts_by_speed, parts_by_still
 from saccade.evaluation.protocol import PROTOCOLS
 from saccade.types import Detections, InputError
-from tests.evaluation.random_sets import CLASSES, answers_of, by_pycocotools, labels_of, random_frames
+from tests.evaluation.make import CLASSES, answers_of, by_pycocotools, labels_of, random_frames
 
 EDGES_S = (0.0, 0.4, 1.0, 2.0, 3.5)
 

@@ -16,7 +16,7 @@ from saccade.evaluation.timeline import timeline
 from saccade.evaluation.validate import validate
 from saccade.model.weights import save_detector
 from saccade.types import Detections, InputError
-from tests.evaluation.make import squares, untrained
+from tests.evaluation.squares import squares, untrained
 
 MEMORIES = ("s5", "s4d", "s4", "gs5", "lstm")
 PLAIN = Condition()

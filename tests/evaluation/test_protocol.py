@@ -15,7 +15,7 @@ from saccade.evaluation.protocol import PROTOCOLS, Protocol, protocol_of
 from saccade.types import Detections, InputError, Labels
 from tests.detection import make
 from tests.detection.test_decode import say
-from tests.evaluation.random_sets import CLASSES, NOTHING, labels_of
+from tests.evaluation.make import CLASSES, NOTHING, labels_of
 from tests.training.make import Toy
 
 

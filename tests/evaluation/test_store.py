@@ -15,7 +15,7 @@ from saccade.evaluation.evaluate import answers_at, evaluate
 from saccade.evaluation.result import Evaluation
 from saccade.evaluation.store import MANIFEST
 from saccade.types import InputError
-from tests.evaluation.make import squares, untrained
+from tests.evaluation.squares import squares, untrained
 
 PLAIN = Condition()
 FAST = Condition(rate_hz=60, stepping="interleaved")
@@ -74,25 +74,25 @@ def test_answers_of_other_weights_or_settings_are_never_used(data: Dataset, tmp_
 
 
 def start(tmp_path: Path, out: str, *arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.evaluation.make", str(tmp_path / "data"), str(tmp_path / out), *map(str, arguments)]
+    command = [sys.executable, "-m", "tests.evaluation.squares", str(tmp_path / "data"), str(tmp_path / out), *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
 def test_a_program_that_ends_loses_only_what_is_under_way(tmp_path: Path, how: signal.Signals) -> None:
-    setting = (6, 20, 20, 2, 20)
+    setting = (5, 10, 20, 2, 20)
     whole = start(tmp_path, "whole", *setting).communicate(timeout=300)[0].splitlines()[-2]
     process = start(tmp_path, "parts", *setting)
     assert process.stdout is not None
     for line in process.stdout:
-        if float(line) > 70:
+        if float(line) > 25:
             break
     process.send_signal(how)
     process.stdout.read()
     assert process.wait(timeout=60) != 0
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "parts").rglob("[!.]*.npz")}
-    assert 1 <= len(kept) < 6
+    assert 1 <= len(kept) < 5
     assert not (tmp_path / "parts" / PLAIN.name / MANIFEST).exists()
     assert start(tmp_path, "parts", *setting).communicate(timeout=300)[0].splitlines()[-2] == whole
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
@@ -100,10 +100,12 @@ def test_a_program_that_ends_loses_only_what_is_under_way(tmp_path: Path, how: s
 
 @pytest.mark.slow
 def test_an_hour_takes_no_more_memory_than_minutes(tmp_path: Path) -> None:
+    """After the last frame: scores then need all answers at once, and a reader may hold an index for a moment."""
     peaks = []
     for name, seconds in (("minutes", 240), ("hour", 3600)):
+        squares(tmp_path / name / "data", 1, seconds=seconds, rate_hz=5, events_per_s=50)  # here, so that making it isn't counted
         printed = start(tmp_path / name, "out", 1, seconds, 5, 1, 5).communicate(timeout=600)[0].splitlines()
         assert float(printed[-3]) == pytest.approx(seconds, rel=0.01)
         peaks.append(int(printed[-1]))
-    print(f"{peaks[0]} MB resident at most for four minutes, {peaks[1]} MB for an hour")
-    assert peaks[1] < peaks[0] + 60
+    print(f"{peaks[0]} MB resident after four minutes, {peaks[1]} MB after an hour")
+    assert peaks[1] < peaks[0] + 20

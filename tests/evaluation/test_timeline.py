@@ -9,7 +9,7 @@ import pytest
 from saccade.datasets.recording import Sampling
 from saccade.evaluation.condition import Condition
 from saccade.evaluation.timeline import OLDEST_US, Timeline, scored_instants, timeline
-from tests.evaluation.make import START_US, recording
+from tests.evaluation.squares import START_US, recording
 from tests.training.make import Toy, tiny_config
 
 CONFIG = tiny_config()
