@@ -20,7 +20,7 @@ from saccade.evaluation.protocol import Protocol, protocol_of
 from saccade.evaluation.result import Cost, Evaluation, Result
 from saccade.evaluation.run import Decoding, measured_step_ms
 from saccade.evaluation.store import Kept, Task, answers_at, digest_of, write_manifest
-from saccade.evaluation.timeline import timeline
+from saccade.evaluation.timeline import sampling_of, timeline
 from saccade.evaluation.work import Job, work
 from saccade.events.files import replacing
 from saccade.events.reader import EARLIEST_US
@@ -93,6 +93,7 @@ def evaluate(
         recordings=len(chosen),
         classes=tuple(dataset.classes),
         results=tuple(results),
+        training_rate_hz=sampling_of(detector.config).rate_hz,
     )
 
 
@@ -118,11 +119,12 @@ def _with_latency(
     if latency_ms is None:
         return task
     if latency_ms == "measured":
-        latency_ms = _measured_ms(task, detector, chosen[0], folder / task.condition.name / STEP)
+        latency_ms = _measured_ms(task, detector, chosen[0], folder / STEP)
     return replace(task, step_us=round(float(latency_ms) * 1000))
 
 
 def _measured_ms(task: Task, detector: Detector, recording: LabelledRecording, path: Path) -> float:
+    """Once for all conditions: the work of a step is the same, and what else a machine does meanwhile isn't."""
     try:
         before = json.loads(path.read_text())
         if before["weights"] == task.weights:

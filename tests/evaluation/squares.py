@@ -73,7 +73,7 @@ def untrained(seed: int = 0, **backbone: Any) -> Detector:
 
 
 def main() -> None:
-    """python -m tests.evaluation.squares DATA OUT COUNT SECONDS LABELS_HZ PROCESSES RATE_HZ; prints how far, scores, MB after the last frame."""
+    """python -m tests.evaluation.squares DATA OUT COUNT SECONDS LABELS_HZ PROCESSES RATE_HZ; prints progress, scores, MB at the end."""
     from saccade.evaluation.evaluate import evaluate
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
