@@ -1,5 +1,6 @@
 """`saccade evaluate`: weights + a data set -> a score at every rate, and a report."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -52,7 +53,7 @@ def evaluate(
     label_rate: float = 20.0,
     latency_ms: float | Literal["measured"] | None = None,
     batch: int = 8,
-    processes: int = 1,
+    processes: int = 0,
     device: str = "auto",
     out: Path | None = None,
 ) -> None:
@@ -76,21 +77,25 @@ def evaluate(
         label_rate: Denser labels are thinned to so many instants per second (simulated ones have 200).
         latency_ms: Also score what would have been ready in time, if a step took so long, or `measured` on this machine (streaming AP).
         batch: Recordings that go through the network together: changes speed and memory, no number.
-        processes: Work in so many processes: changes speed and memory, no number.
+        processes: Work in so many processes: changes speed and memory, no number; 0 = one per core, on a GPU one.
         device: Cpu, cuda, or auto.
         out: Folder for report.html, table.md, rates.png, evaluation.json, and what was detected; if not given, the table is only printed.
     """
     conditions = conditions_of(rates, window, stepping, jitter, drop, reset_every, seed)
-    if min(recordings, seed) < 0 or min(batch, processes) < 1 or not label_rate > 0:
-        given = f"--recordings {recordings}, --seed {seed}, --batch {batch}, --processes {processes}, --label-rate {label_rate:g}"
-        raise InputError(f"{given}: expected 0 or more for the first two, at least 1 for the next two, and a label rate above 0")
+    if min(recordings, seed, processes) < 0 or batch < 1 or not label_rate > 0:
+        given = f"--recordings {recordings}, --seed {seed}, --processes {processes}, --batch {batch}, --label-rate {label_rate:g}"
+        raise InputError(f"{given}: expected 0 or more for the first three, at least 1 for the batch, and a label rate above 0")
     opened = open_dataset(dataset, split, kind)
     opened = replace(opened, recordings=opened.recordings[: recordings or None])
-    options = {"protocol": protocol, "label_rate_hz": label_rate, "latency_ms": latency_ms, "batch": batch, "processes": processes}
-    _run(weights, opened, conditions, out, device=device, **options)
+    options = {"protocol": protocol, "label_rate_hz": label_rate, "latency_ms": latency_ms, "batch": batch}
+    _run(weights, opened, conditions, out, device, processes, options)
 
 
-def _run(weights: Path, dataset: Dataset, conditions: list[Condition], out: Path | None, **options: Any) -> None:
+def _run(
+    weights: Path, dataset: Dataset, conditions: list[Condition], out: Path | None, device: str, processes: int, options: dict[str, Any]
+) -> None:
+    import torch
+
     from saccade.evaluation.evaluate import answers_at, evaluate
     from saccade.training.start import warn_of_filters
 
@@ -99,8 +104,10 @@ def _run(weights: Path, dataset: Dataset, conditions: list[Condition], out: Path
             raise InputError(f"{out}: is a file; expected a folder to write to, or a new name")
         out.mkdir(parents=True, exist_ok=True)
     warn_of_filters(dataset)
+    on_gpu = device == "cuda" or (device == "auto" and torch.cuda.is_available())
+    processes = processes or (1 if on_gpu else os.cpu_count() or 1)
     with _bar(len(conditions) * recorded_s(dataset)) as progress:
-        found = evaluate(weights, dataset, conditions, out=out, progress=progress, **options)
+        found = evaluate(weights, dataset, conditions, out=out, progress=progress, device=device, processes=processes, **options)
     print(f"{described(found)}\n\n{to_text(rates_table(found))}\n\n{to_text(conditions_table(found))}")
     if out is not None:
         shown = found.series[0].fastest.condition
