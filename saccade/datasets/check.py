@@ -93,13 +93,14 @@ def _check_one(recording: LabelledRecording, classes: int, sampling: Sampling, d
         labels, ends_us = recording.labels, recording.ends_us(sampling)
         truth = getattr(recording, "truth", None)
         instants_us = np.unique(labels.t) if truth is None else truth.instants_us
-        report = RecordingReport(recording.name, boxes=tuple(np.bincount(labels.classes, minlength=classes).tolist()))
+        boxes = tuple(np.bincount(labels.classes, minlength=classes).tolist())
+        report = RecordingReport(recording.name, boxes=boxes, instants=len(instants_us))
         if truth is not None:
             report = replace(report, dropped=Counter(truth.dropped), duplicates=truth.duplicates)
         if len(ends_us):
             report = _place_labels(report, instants_us, ends_us, sampling)
             recording.frames(ends_us[:1], sampling), recording.frames(ends_us[-1:], sampling)
-        return replace(report, problems=tuple(_problems(report, labels.t, recording, deep)), instants=len(instants_us))
+        return replace(report, problems=tuple(_problems(report, labels.t, recording, deep)))
     except InputError as error:
         return RecordingReport(recording.name, problems=(str(error),))
 
@@ -117,7 +118,7 @@ def _problems(report: RecordingReport, t: np.ndarray, recording: LabelledRecordi
     found = []
     if not report.frames:
         found.append("has no events")
-    if not len(t):
+    if not len(t) and (not report.instants or report.dropped.total()):  # labelled, and nothing there: simulated streets may be empty
         found.append("has no label that counts")
     if report.outside:
         found.append(

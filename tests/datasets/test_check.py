@@ -9,6 +9,7 @@ from saccade.commands import data
 from saccade.datasets.check import check_dataset, shared_recordings
 from saccade.datasets.open import open_dataset
 from saccade.datasets.recording import Sampling
+from saccade.simulate.dataset import DatasetConfig, write_dataset
 from saccade.types import InputError
 from saccade.viewer.boxes import draw_boxes
 from tests.datasets.make import gen1_folder, labels_every, records, rvt_sequence
@@ -55,6 +56,18 @@ def test_instants_that_no_frame_gets_are_counted(tmp_path: Path) -> None:
     assert report.recordings[0].instants == 58
     assert report.recordings[0].unmatched == 38
     assert "58 instants, 38 of them get no frame" in report.text()
+
+
+def test_an_empty_street_is_no_problem(tmp_path: Path) -> None:
+    """Somebody looked, and nothing was there."""
+    write_dataset(tmp_path, DatasetConfig(recordings=1, seconds=0.2, width=48, height=40), processes=1)
+    path = next(tmp_path.glob("*/*_labels.npz"))
+    with np.load(path) as arrays:
+        columns = {name: arrays[name] if name == "times_us" else arrays[name][:0] for name in arrays}
+    np.savez(path, **columns)
+    report = check_dataset(open_dataset(tmp_path, "all"))
+    assert report.recordings[0].instants == 41
+    assert report.problems == []
 
 
 def test_a_recording_in_two_splits_is_found_by_content(tmp_path: Path) -> None:
