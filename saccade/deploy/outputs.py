@@ -4,10 +4,11 @@ import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float32, Float64, UInt8
@@ -58,10 +59,8 @@ class Output(ABC):
 
     def stop(self) -> None:
         """Cut off: the part stays, readable."""
-        try:
+        with suppress(OSError):  # the disk is full; what fitted is there
             self.end()
-        except OSError:  # the disk is full; what fitted is there
-            pass
 
 
 class Records:
@@ -138,10 +137,11 @@ def open_to_write(path: Path) -> io.FileIO:
         raise InputError(f"{path}: can't write there ({error.strerror}); choose another folder") from error
 
 
-def decimals(values: Float32[np.ndarray, "..."]) -> list:
+def decimals(values: Float32[np.ndarray, "..."]) -> Any:
     """Nested lists of the shortest numbers that are these as float32: 0.1, where Python would write 0.10000000149011612."""
     flat = np.array([float(str(value)) for value in values.ravel()], np.float64)
-    return flat.reshape(values.shape).tolist()
+    nested: Any = flat.reshape(values.shape).tolist()
+    return nested
 
 
 def sized(boxes: Boxes) -> Float64[np.ndarray, "n 4"]:

@@ -11,10 +11,7 @@ from saccade.deploy.outputs import Histogram, Output, Records, Run, decimals, si
 from saccade.types import Detections
 
 # Prophesee's fields, with signs: -1 = not followed. Its unsigned ones can't say that.
-BOX = np.dtype(
-    [("t", "<i8"), ("x", "<f4"), ("y", "<f4"), ("w", "<f4"), ("h", "<f4")]
-    + [("class_id", "<u4"), ("track_id", "<i4"), ("class_confidence", "<f4")]
-)
+BOX = np.dtype([("t", "<i8"), *((name, "<f4") for name in "xywh"), ("class_id", "<u4"), ("track_id", "<i4"), ("class_confidence", "<f4")])
 NPY_HEADER = 256  # bytes, enough for any number of rows
 LEAST_FRAMES, SHARE = 64, 1 / 32  # a COCO file is brought up to date after so many frames, or so much of what it has: linear effort
 

@@ -191,10 +191,10 @@ def test_a_full_disk_leaves_readable_parts(tmp_path: Path) -> None:
     run = some(5000)
     for suffix in FILES:
         paths = [tmp_path / f"{suffix}.{suffix}", tmp_path / f"with_{suffix}.npy"]
-        limit = (100_000, 100_000)
         result = subprocess.run(
             [sys.executable, "-c", WRITE, *map(str, paths)], capture_output=True, text=True, cwd=Path(__file__).parents[2],
-            env=os.environ | {"PYTHONPATH": "."}, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit), timeout=120,
+            env=os.environ | {"PYTHONPATH": "."}, timeout=120,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
         )  # fmt: skip
         assert "InputError" in result.stderr
         assert "can't go on writing at" in result.stderr, result.stderr
