@@ -3,7 +3,7 @@
 import io
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from jaxtyping import Float32, Float64, UInt8
 from saccade.types import Boxes, Detections, InputError
 
 Histogram = UInt8[np.ndarray, "channels H W"]
+Look = Callable[[], Histogram]  # the events that the detections were found in; made when asked for, because a video leaves frames out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +46,8 @@ class Output(ABC):
         self.part = path.with_name(f"{path.stem}.part{path.suffix}")
 
     @abstractmethod
-    def write(self, detections: Detections, frame: Histogram | None = None) -> None:
-        """The next frame's detections; FRAME = the events that they were found in, for those who draw them."""
+    def write(self, detections: Detections, look: Look | None = None) -> None:
+        """The next frame's detections; LOOK for those who draw them."""
 
     @abstractmethod
     def end(self) -> None:
@@ -100,10 +101,10 @@ class Outputs:
         self.outputs = list(outputs)
         self.wants_frames = any(output.wants_frames for output in self.outputs)
 
-    def write(self, detections: Detections, frame: Histogram | None = None) -> None:
+    def write(self, detections: Detections, look: Look | None = None) -> None:
         for output in self.outputs:
             try:
-                output.write(detections, frame)
+                output.write(detections, look)
             except OSError as error:
                 raise InputError(f"{output.path}: can't go on writing at {detections.time_us / 1e6:.3f} s ({error.strerror})") from error
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from saccade.deploy.outputs import Histogram, Output, Records, Run, decimals, sized
+from saccade.deploy.outputs import Look, Output, Records, Run, decimals, sized
 from saccade.types import Detections
 
 # Prophesee's fields, with signs: -1 = not followed. Its unsigned ones can't say that.
@@ -28,7 +28,7 @@ class Boxes(Output):
         self.records = Records(self.part)
         self.records.append(self._header(0))
 
-    def write(self, detections: Detections, frame: Histogram | None = None) -> None:
+    def write(self, detections: Detections, look: Look | None = None) -> None:
         rows = np.zeros(len(detections), BOX)
         rows["t"], rows["class_id"], rows["class_confidence"] = detections.time_us, detections.classes, detections.scores
         rows["track_id"] = -1 if detections.tracks is None else detections.tracks
@@ -66,7 +66,7 @@ class Coco(Output):
         self.records = Records(self.part)
         self.records.append(head + self._tail(0))
 
-    def write(self, detections: Detections, frame: Histogram | None = None) -> None:
+    def write(self, detections: Detections, look: Look | None = None) -> None:
         self.times_us.append(detections.time_us)
         for row in self._annotations(detections):
             self.pending.append((b",\n" if self.count else b"") + json.dumps(row).encode())

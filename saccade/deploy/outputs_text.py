@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from saccade.deploy.outputs import Histogram, Output, Records, Run, decimals
+from saccade.deploy.outputs import Look, Output, Records, Run, decimals
 from saccade.events.files import check_readable
 from saccade.types import Detections, InputError
 
@@ -25,7 +25,7 @@ class JsonLines(Output):
         super().__init__(path, run)
         self.records = Records(self.part)
 
-    def write(self, detections: Detections, frame: Histogram | None = None) -> None:
+    def write(self, detections: Detections, look: Look | None = None) -> None:
         self.records.append(json_line(detections, self.run.classes).encode())
 
     def end(self) -> None:
@@ -35,7 +35,7 @@ class JsonLines(Output):
 class StandardOutput(Output):
     """JSON lines for a pipe."""
 
-    def write(self, detections: Detections, frame: Histogram | None = None) -> None:
+    def write(self, detections: Detections, look: Look | None = None) -> None:
         sys.stdout.write(json_line(detections, self.run.classes))
         sys.stdout.flush()
 
@@ -59,7 +59,7 @@ class Csv(Output):
         self.records = Records(self.part)
         self.records.append(_csv_lines([self.HEADER]))
 
-    def write(self, detections: Detections, frame: Histogram | None = None) -> None:
+    def write(self, detections: Detections, look: Look | None = None) -> None:
         tracks = [""] * len(detections) if detections.tracks is None else [track if track >= 0 else "" for track in detections.tracks]
         rows = [
             (detections.time_us, *box, self.run.classes[index], track, score)

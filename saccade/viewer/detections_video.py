@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import BinaryIO
 
-from saccade.deploy.outputs import Histogram, Output, Run, open_to_write
+from saccade.deploy.outputs import Look, Output, Run, open_to_write
 from saccade.types import Detections, InputError
 from saccade.viewer.overlay import Overlay
 from saccade.viewer.picture import colours
@@ -40,17 +40,17 @@ class Video(Output):
         self.first_us: int | None = None
         self.shown = -CLOCK_HZ  # time of the newest picture
 
-    def write(self, detections: Detections, frame: Histogram | None = None) -> None:
+    def write(self, detections: Detections, look: Look | None = None) -> None:
         import av
 
-        if frame is None:
+        if look is None:
             raise InputError(f"{self.path}: a video needs the frame of each Detections")
         self.first_us = detections.time_us if self.first_us is None else self.first_us
         time = round((detections.time_us - self.first_us) * self.run.slow * CLOCK_HZ / 1e6)
         if (time - self.shown) * FASTEST_FPS < CLOCK_HZ * 0.99:  # rounded times of 60 Hz count as 60 Hz
             self.overlay.remember(detections)
             return
-        picture = self.overlay.draw(colours(frame), detections)
+        picture = self.overlay.draw(colours(look()), detections)
         if not self.stream.codec_context.is_open:
             self.stream.height, self.stream.width = picture.shape[:2]
         image = av.VideoFrame.from_ndarray(picture, format="rgb24")

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from saccade.deploy.outputs import Histogram, Output, Records, Run, decimals
+from saccade.deploy.outputs import Histogram, Look, Output, Records, Run, decimals
 from saccade.types import Detections, InputError
 from saccade.viewer.overlay import label, track_colour
 from saccade.viewer.picture import colours
@@ -79,9 +79,9 @@ class Mcap(Output):
             number = self.writer.register_schema(name=name, encoding="jsonschema", data=json.dumps(schema).encode())
             self.channels[topic] = self.writer.register_channel(topic=topic, message_encoding="json", schema_id=number)
 
-    def write(self, detections: Detections, frame: Histogram | None = None) -> None:
-        if frame is not None:
-            data = base64.b64encode(png(frame)).decode()
+    def write(self, detections: Detections, look: Look | None = None) -> None:
+        if look is not None:
+            data = base64.b64encode(png(look())).decode()
             self._add("/events", detections.time_us, {"frame_id": "sensor", "format": "png", "data": data})
         self._add("/detections", detections.time_us, annotations(detections, self.run.classes))
 

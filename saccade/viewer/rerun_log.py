@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from saccade.deploy.outputs import Histogram, Output, Run, open_to_write
+from saccade.deploy.outputs import Look, Output, Run, open_to_write
 from saccade.types import Detections, InputError
 from saccade.viewer.foxglove import png
 from saccade.viewer.overlay import label, track_colour
@@ -28,11 +28,11 @@ class Rrd(Output):
         self.log = rerun.RecordingStream("saccade")
         self.log.save(str(self.part))
 
-    def write(self, detections: Detections, frame: Histogram | None = None) -> None:
+    def write(self, detections: Detections, look: Look | None = None) -> None:
         rerun = self.rerun
         self.log.set_time(TIMELINE, duration=np.timedelta64(detections.time_us, "us"))
-        if frame is not None:
-            self.log.log("events", rerun.EncodedImage(contents=png(frame), media_type="image/png"))
+        if look is not None:
+            self.log.log("events", rerun.EncodedImage(contents=png(look()), media_type="image/png"))
         tracks = [-1] * len(detections) if detections.tracks is None else detections.tracks.tolist()
         boxes = rerun.Boxes2D(
             array=detections.boxes,
