@@ -169,21 +169,21 @@ class Cutter:
                 )
             self._size = (events.width, events.height)
             self._take(events)
-        return self._complete()
+        return self.complete()
 
     def advance_to(self, time_us: int) -> Iterator[Window]:
         """Move the clock of a source that has nothing to say. Windows start with the first event: before it the clock does nothing."""
         if self._newest_us is not None and time_us > self._newest_us:
             self._check_gap(np.array([self._newest_us, time_us], np.int64))
             self._newest_us = int(time_us)
-        return self._complete()
+        return self.complete()
 
     def finish(self) -> Iterator[Window]:
         """The windows up to the one with the last event."""
         if self._newest_us is not None:
             last_end_us = self.grid.end(self.grid.index(self._last_event_us) + 1)
             self._newest_us = max(self._newest_us, last_end_us + self.slack_us)
-            yield from self._complete(last_end_us)
+            yield from self.complete(last_end_us)
         if self.late:
             log.warning(
                 "windows: %d events came too late for any window; sort the recording, or allow for disorder with slack_us", self.late
@@ -232,7 +232,8 @@ class Cutter:
                 "if the pause is real, raise max_gap_us (every empty window comes out), else cut the recording there"
             )
 
-    def _complete(self, last_end_us: int | None = None) -> Iterator[Window]:
+    def complete(self, last_end_us: int | None = None) -> Iterator[Window]:
+        """The windows that nobody has taken yet, cut when they are asked for."""
         while self._newest_us is not None and (end_us := self.grid.end(self._next)) + self.slack_us <= self._newest_us:
             if last_end_us is not None and end_us > last_end_us:
                 return
