@@ -61,7 +61,7 @@ class TorchRuntime:
             return dense(predictions)[0].cpu().numpy(), state
 
     def prepare(self, dt: float) -> None:
-        """Nothing is kept."""
+        self.detector.prepare(dt)
 
     def state_to_arrays(self, state: State) -> dict[str, np.ndarray]:
         tensors = [tensor for layer in state for tensor in layer]
