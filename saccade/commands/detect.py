@@ -15,19 +15,24 @@ import tyro
 from tqdm import tqdm
 
 from saccade.commands.recordings import AS_STATED, Reading, Recording
+from saccade.commands.simulate import size_of
 from saccade.events.files import check_readable
 from saccade.events.reader import Reader
 from saccade.samples import shipped_weights
-from saccade.types import Detections, InputError
+from saccade.types import InputError
 
 if TYPE_CHECKING:
     from saccade.config import DetectorConfig
     from saccade.deploy.outputs import Output, Outputs, Run
+    from saccade.deploy.stream import Stream
+    from saccade.deploy.tiles import Tiled
 
 Weights = Annotated[
     str,
     tyro.conf.Positional,
-    tyro.conf.arg(metavar="WEIGHTS", help="Weights file (.safetensors, a published checkpoint, with --runtime an exported file), or a name."),
+    tyro.conf.arg(
+        metavar="WEIGHTS", help="Weights file (.safetensors, a published checkpoint, with --runtime an exported file), or a name."
+    ),
 ]
 From = Annotated[float | None, tyro.conf.arg(name="from")]
 To = Annotated[float | None, tyro.conf.arg(name="to")]
@@ -82,7 +87,7 @@ def detect(
     """
     _check(rate_hz, score, slow, start_s, end_s)
     file = weights_file(weights)
-    known = _size(size)
+    known = None if size is None else size_of(size)
     paths = out or _standard(recording)
     check_outputs(paths, recording, overwrite)
     with opening.open(recording) as reader:
@@ -109,7 +114,7 @@ def detect(
 
 
 def _run(
-    stream: "Streaming", reader: Reader, run: "Run", outputs: "Outputs", wanted: np.ndarray, score: float, window_us: int
+    stream: "Stream | Tiled", reader: Reader, run: "Run", outputs: "Outputs", wanted: np.ndarray, score: float, window_us: int
 ) -> None:
     from saccade.viewer.backdrop import Backdrop
 

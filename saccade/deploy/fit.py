@@ -21,7 +21,7 @@ def known_size(config: DetectorConfig) -> Size:
 def canvas_for(config: DetectorConfig, width: int, height: int, fit: Fit = "auto", known: Size | None = None) -> Canvas:
     """Where the sensor's pixels go.
 
-    pad: each pixel stays one, or is halved if the network was trained so. scale: event coordinates are scaled down into KNOWN, counts add up.
+    pad: each pixel stays one, or is halved if the network was trained so. scale: coordinates are scaled down into KNOWN, counts add up.
     auto: pad, unless the sensor is more than 1.5 times as large as what the network knows; then scale. Never enlarged.
     """
     known = known or known_size(config)
