@@ -22,6 +22,7 @@ Colour = tuple[int, int, int]
 Place = tuple[float, float, float, float]
 
 GOLDEN = 0.618033988749895  # turns of the colour wheel between two tracks: any few that follow each other are far apart
+GAMMA = 2.2  # light = value ^ this, nearly
 UNTRACKED: Colour = (110, 112, 116)
 INK: Colour = (52, 54, 60)
 FAINT: Colour = (168, 170, 174)
@@ -30,15 +31,18 @@ WHITE: Colour = (255, 255, 255)
 STRIP_HEIGHT = 52
 MARGIN = 16
 TRAIL_US = 500_000
+UNIX_US = 10**14  # later times are clocks of computers: shown since the start, as nobody reads ten digits
 TICK_STEPS = tuple(step * 10.0**power for power in range(-4, 5) for step in (1, 2, 5))  # seconds
 
 
 def track_colour(track: int) -> Colour:
-    """Of a track for all its life. Dark enough for white text, and neighbours differ in lightness, too."""
+    """Of a track for all its life. Dark enough for white text, yellow too; neighbours differ in hue and in lightness."""
     if track < 0:
         return UNTRACKED
-    red, green, blue = colorsys.hls_to_rgb((0.93 + track * GOLDEN) % 1, (0.40, 0.33, 0.45)[track % 3], 0.78)
-    return round(255 * red), round(255 * green), round(255 * blue)
+    light = np.array(colorsys.hsv_to_rgb((0.93 + track * GOLDEN) % 1, 0.9, 0.9)) ** GAMMA
+    luminance = float(light @ [0.2126, 0.7152, 0.0722])
+    red, green, blue = (255 * (light * min(1, (0.12, 0.07, 0.18)[track % 3] / luminance)) ** (1 / GAMMA)).round().astype(int).tolist()
+    return red, green, blue
 
 
 def label(detections: Detections, row: int, classes: Sequence[str]) -> str:
@@ -117,26 +121,30 @@ class Overlay:
     def _axis(self, draw: "ImageDraw", time_us: int, width: int, top: int) -> None:
         run = self.run
         left, right, line = MARGIN, width - MARGIN, top + 30
-        duration_us = max(run.end_us - run.start_us, 1)
+        zero_us = run.start_us if run.start_us > UNIX_US else 0
+        start_us, end_us = run.start_us - zero_us, run.end_us - zero_us
+        duration_us = max(end_us - start_us, 1)
 
         def x_of(time: float) -> float:
-            return left + (right - left) * min(max((time - run.start_us) / duration_us, 0), 1)
+            return left + (right - left) * min(max((time - start_us) / duration_us, 0), 1)
 
         draw.line((0, top, width, top), fill=FAINT)
         small = _font(10)
         draw.line((left, line, right, line), fill=FAINT, width=3)
         step_s = next((step for step in TICK_STEPS if duration_us / 1e6 / step <= (right - left) / 70), TICK_STEPS[-1])
         digits = max(0, int(np.ceil(-np.log10(step_s) - 1e-9)))
-        for number in range(int(np.ceil(run.start_us / 1e6 / step_s)), int(run.end_us / 1e6 / step_s) + 1):
+        for number in range(int(np.ceil(start_us / 1e6 / step_s)), int(end_us / 1e6 / step_s) + 1):
             x = x_of(number * step_s * 1e6)
             draw.line((x, line - 3, x, line + 4), fill=FAINT)
             text = f"{number * step_s:.{digits}f}"
             half = small.getlength(text) / 2
             draw.text((min(max(x, left + half), right - half), line + 13), text, font=small, fill=UNTRACKED, anchor="mm")
-        now = x_of(time_us)
+        now = x_of(time_us - zero_us)
         draw.line((left, line, now, line), fill=INK, width=3)
         draw.ellipse((now - 5, line - 5, now + 5, line + 5), fill=INK, outline=STRIP, width=1)
-        draw.text((left, top + 13), f"{time_us / 1e6:.3f} s", font=_font(13, bold=True), fill=INK, anchor="lm")
+        draw.text(
+            (left, top + 13), f"{'+' if zero_us else ''}{(time_us - zero_us) / 1e6:.3f} s", font=_font(13, bold=True), fill=INK, anchor="lm"
+        )
         speed = f"{run.rate_hz:g} Hz" + (f"  ·  {run.slow:g}× slower" if run.slow != 1 else "")
         draw.text((right, top + 13), speed, font=_font(12), fill=INK, anchor="rm")
 
