@@ -1,6 +1,6 @@
 """`saccade detect`: weights + a recording -> boxes, as videos and files."""
 
-import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +19,7 @@ from saccade.commands.simulate import size_of
 from saccade.events.files import check_readable
 from saccade.events.reader import Reader
 from saccade.samples import shipped_weights
+from saccade.training.stop import stop_signals
 from saccade.types import InputError
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def detect(
         if start_us >= end_us:
             here = f"{reader.start_us / 1e6:g} to {reader.end_us / 1e6:g} s"
             raise InputError(f"{recording}: nothing between --from and --to; the recording has {here}")
-        from saccade.deploy.outputs import Outputs, Run
+        from saccade.deploy.outputs import Run
         from saccade.deploy.runtime import open_runtime
         from saccade.deploy.tiles import open_stream
 
@@ -108,9 +109,8 @@ def detect(
             recording=recording.name, width=reader.width, height=reader.height, classes=opened.config.classes, rate_hz=rate_hz,
             start_us=start_us, end_us=end_us, slow=slow,
         )  # fmt: skip
-        outputs = Outputs([open_output(path, run) for path in paths])
-        with _ended_by_signals():
-            _run(stream, reader, run, outputs, wanted, score, opened.config.window_us)
+        outputs = open_outputs(paths, run)
+        _run(stream, reader, run, outputs, wanted, score, opened.config.window_us)
 
 
 def _run(
@@ -121,7 +121,7 @@ def _run(
     backdrop = Backdrop(reader.stream(run.start_us, run.end_us), reader.width, reader.height, window_us)
     frames, boxes, tracks, began_s, time_us = 0, 0, set[int](), time.perf_counter(), run.start_us
     try:
-        with outputs, _bar(run) as bar:
+        with stop_signals() as asked, outputs, _bar(run) as bar:
             for found in stream.run(backdrop):
                 shown = found[np.isin(found.classes, wanted) & (found.scores >= score)]
                 look = lru_cache(maxsize=1)(lambda end_us=found.time_us: backdrop.frame(end_us))
@@ -130,16 +130,19 @@ def _run(
                 frames, boxes, time_us = frames + 1, boxes + len(shown), found.time_us
                 tracks |= set() if shown.tracks is None else set(shown.tracks[shown.tracks >= 0].tolist())
                 bar.update((found.time_us - run.start_us) / 1e6 - bar.n)
+                if asked:  # between two frames: every output has the same ones
+                    raise KeyboardInterrupt
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_left(outputs, time_us)) from None
     except InputError as error:
         raise InputError(f"{error}; {_left(outputs, time_us)}") from error
     seconds = time.perf_counter() - began_s
     speed = (run.end_us - run.start_us) / 1e6 / seconds
-    print(f"{frames:,} frames at {run.rate_hz:g} Hz, {boxes:,} boxes, {len(tracks):,} tracks, {speed:.2g} x real time")
-    for output in outputs.outputs:
-        if output.path.exists():
-            print(f"{output.path}: {output.path.stat().st_size / 1e6:.1f} MB")
+    files = [output.path for output in outputs.outputs if str(output.path) != "-"]
+    where = sys.stdout if len(files) == len(outputs.outputs) else sys.stderr  # a pipe gets JSON lines only
+    print(f"{frames:,} frames at {run.rate_hz:g} Hz, {boxes:,} boxes, {len(tracks):,} tracks, {speed:.2g} x real time", file=where)
+    for path in files:
+        print(f"{path}: {path.stat().st_size / 1e6:.2f} MB", file=where)
 
 
 def weights_file(weights: str) -> Path:
@@ -177,8 +180,9 @@ def check_outputs(paths: tuple[Path, ...], recording: Path, overwrite: bool) -> 
             raise InputError(f"{path}: exists already; give another name, or --overwrite to replace it")
 
 
-def open_output(path: Path, run: "Run") -> "Output":
-    """By suffix."""
+def open_outputs(paths: tuple[Path, ...], run: "Run") -> "Outputs":
+    """By suffix; all or none."""
+    from saccade.deploy.outputs import Outputs
     from saccade.deploy.outputs_arrays import Boxes, Coco
     from saccade.deploy.outputs_text import Csv, JsonLines, StandardOutput
     from saccade.viewer.detections_video import Video
@@ -188,7 +192,14 @@ def open_output(path: Path, run: "Run") -> "Output":
     kinds: dict[str, type[Output]] = {
         ".mp4": Video, ".jsonl": JsonLines, ".csv": Csv, ".json": Coco, ".npy": Boxes, ".mcap": Mcap, ".rrd": Rrd,
     }  # fmt: skip
-    return StandardOutput(path, run) if str(path) == "-" else kinds[path.suffix.lower()](path, run)
+    outputs = Outputs([])
+    try:
+        for path in paths:
+            outputs.outputs.append(StandardOutput(path, run) if str(path) == "-" else kinds[path.suffix.lower()](path, run))
+    except BaseException:
+        outputs.discard()
+        raise
+    return outputs
 
 
 def _standard(recording: Path) -> tuple[Path, ...]:
@@ -217,17 +228,3 @@ def _bar(run: "Run") -> Iterator[tqdm]:
     total = (run.end_us - run.start_us) / 1e6
     with tqdm(total=total, desc=f"detecting at {run.rate_hz:g} Hz", bar_format=shape, leave=False, disable=None) as bar:
         yield bar
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM ends a run like Ctrl-C: with its files closed."""
-    try:
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    except ValueError:  # only the main thread may
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -99,14 +99,25 @@ class Outputs:
 
     def __init__(self, outputs: Sequence[Output]) -> None:
         self.outputs = list(outputs)
-        self.wants_frames = any(output.wants_frames for output in self.outputs)
+
+    @property
+    def wants_frames(self) -> bool:
+        return any(output.wants_frames for output in self.outputs)
 
     def write(self, detections: Detections, look: Look | None = None) -> None:
         for output in self.outputs:
             try:
                 output.write(detections, look)
+            except BrokenPipeError:  # whoever read has enough
+                raise
             except OSError as error:
                 raise InputError(f"{output.path}: can't go on writing at {detections.time_us / 1e6:.3f} s ({error.strerror})") from error
+
+    def discard(self) -> None:
+        """Nothing was written, and nothing will be."""
+        for output in self.outputs:
+            output.stop()
+            output.part.unlink(missing_ok=True)
 
     @property
     def parts(self) -> list[Path]:
