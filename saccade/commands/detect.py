@@ -17,7 +17,6 @@ from tqdm import tqdm
 from saccade.commands.recordings import AS_STATED, Reading, Recording
 from saccade.commands.simulate import size_of
 from saccade.events.files import check_readable
-from saccade.events.reader import Reader
 from saccade.samples import shipped_weights
 from saccade.training.stop import stop_signals
 from saccade.types import InputError
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from saccade.deploy.outputs import Output, Outputs, Run
     from saccade.deploy.stream import Stream
     from saccade.deploy.tiles import Tiled
+    from saccade.viewer.backdrop import Backdrop
 
 Weights = Annotated[
     str,
@@ -100,6 +100,7 @@ def detect(
         from saccade.deploy.outputs import Run
         from saccade.deploy.runtime import open_runtime
         from saccade.deploy.tiles import open_stream
+        from saccade.viewer.backdrop import Backdrop
 
         opened = open_runtime(file, runtime, device)
         wanted = class_indices(classes, opened.config)
@@ -109,16 +110,12 @@ def detect(
             recording=recording.name, width=reader.width, height=reader.height, classes=opened.config.classes, rate_hz=rate_hz,
             start_us=start_us, end_us=end_us, slow=slow,
         )  # fmt: skip
-        outputs = open_outputs(paths, run)
-        _run(stream, reader, run, outputs, wanted, score, opened.config.window_us)
+        # Without limits a recording may be out of order; between limits that would be an error.
+        events = reader.stream(None if start_s is None else start_us, None if end_s is None else end_us)
+        _run(stream, Backdrop(events, reader.width, reader.height, opened.config.window_us), run, open_outputs(paths, run), wanted, score)
 
 
-def _run(
-    stream: "Stream | Tiled", reader: Reader, run: "Run", outputs: "Outputs", wanted: np.ndarray, score: float, window_us: int
-) -> None:
-    from saccade.viewer.backdrop import Backdrop
-
-    backdrop = Backdrop(reader.stream(run.start_us, run.end_us), reader.width, reader.height, window_us)
+def _run(stream: "Stream | Tiled", backdrop: "Backdrop", run: "Run", outputs: "Outputs", wanted: np.ndarray, score: float) -> None:
     frames, boxes, tracks, began_s, time_us = 0, 0, set[int](), time.perf_counter(), run.start_us
     try:
         with stop_signals() as asked, outputs, _bar(run) as bar:
