@@ -10,16 +10,17 @@ import tyro
 
 from saccade.commands.data import check, prepare
 from saccade.commands.evaluate import evaluate
+from saccade.commands.export import export
 from saccade.commands.recordings import convert, demo, info, view
 from saccade.commands.simulate import simulate
 from saccade.commands.train import train
 from saccade.commands.weights import weights
 from saccade.types import InputError
 
-__all__ = ["COMMANDS", "check", "convert", "demo", "evaluate", "info", "main", "prepare", "simulate", "train", "view", "weights"]
+__all__ = ["COMMANDS", "check", "convert", "demo", "evaluate", "export", "info", "main", "prepare", "simulate", "train", "view", "weights"]
 
 COMMANDS: dict[str, Callable[..., Any]] = {
-    function.__name__: function for function in (demo, info, convert, view, simulate, check, prepare, train, evaluate, weights)
+    function.__name__: function for function in (demo, info, convert, view, simulate, check, prepare, train, evaluate, export, weights)
 }
 
 

@@ -157,11 +157,12 @@ def _write_onnx(program: ExportedProgram, signature: Signature, path: Path) -> N
         import onnxscript  # noqa: F401  # torch.onnx needs it, and says so in a traceback
     except ImportError as error:
         raise InputError(f"export to ONNX needs {error.name}: install it with `pip install saccade[export]`") from error
-    decompositions = {torch.ops.aten.linalg_matrix_exp.default: matrix_exponential, **torch.export.default_decompositions()}
     with torch.no_grad(), _quiet():
-        plain = program.run_decompositions(decompositions) if _has_exponential(program) else program
-        names = {"input_names": signature.inputs, "output_names": signature.outputs}
-        exported = torch.onnx.export(plain, dynamo=True, opset_version=OPSET, verbose=False, **names)
+        plain = program.run_decompositions({torch.ops.aten.linalg_matrix_exp.default: matrix_exponential})
+        exported = torch.onnx.export(
+            plain, dynamo=True, opset_version=OPSET, verbose=False, input_names=signature.inputs, output_names=signature.outputs
+        )
+    assert exported is not None
     model = exported.model_proto
     for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
         for dim in value.type.tensor_type.shape.dim:
@@ -171,10 +172,6 @@ def _write_onnx(program: ExportedProgram, signature: Signature, path: Path) -> N
     onnx.helper.set_model_props(model, metadata | {"inputs": ", ".join(signature.inputs), "outputs": ", ".join(signature.outputs)})
     model.producer_name, model.doc_string = "saccade", " ".join((Signature.__doc__ or "").split())
     onnx.save(model, path)
-
-
-def _has_exponential(program: ExportedProgram) -> bool:
-    return any(node.target == torch.ops.aten.linalg_matrix_exp.default for node in program.graph.nodes)
 
 
 def matrix_exponential(matrices: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ def open_onnx(path: Path | str, threads: int | None = None) -> ExportedRuntime:
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its exceptions have no common class
-        raise InputError(f"{path}: onnxruntime can't load it ({str(error):.200}); damaged, or no ONNX file?") from error
+        raise InputError(f"{path}: onnxruntime can't load it ({error!s:.200}); damaged, or no ONNX file?") from error
     signature = Signature.from_metadata(path, session.get_modelmeta().custom_metadata_map)
     inputs, outputs = signature.inputs, signature.outputs
 

@@ -49,7 +49,7 @@ def open_package(path: Path | str, threads: int | None = None) -> ExportedRuntim
             module = torch.export.load(path, extra_files=files).module()
             metadata = json.loads(files[NOTE] or "{}")
     except (zipfile.BadZipFile, RuntimeError, ValueError, KeyError, OSError) as error:
-        raise InputError(f"{path}: torch can't load it ({str(error):.200}); damaged, or no package of `saccade export`?") from error
+        raise InputError(f"{path}: torch can't load it ({error!s:.200}); damaged, or no package of `saccade export`?") from error
     signature = Signature.from_metadata(path, metadata)
 
     def run(frames: np.ndarray, dt: np.ndarray, states: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
