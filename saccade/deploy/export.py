@@ -1,9 +1,5 @@
 """DETECTOR -> FILE: one graph of a step, with frames, state and dt as inputs, that serves every rate; compared with torch once written."""
 
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +12,7 @@ from torch.export import Dim, ExportedProgram
 from saccade.deploy.exported import ExportedRuntime, Signature
 from saccade.deploy.onnx_runtime import open_onnx
 from saccade.deploy.package import open_package, write_compiled, write_program
+from saccade.deploy.quiet import quiet
 from saccade.deploy.runtime import TorchRuntime, state_names
 from saccade.detection.decode import dense
 from saccade.events.files import replacing
@@ -72,7 +69,7 @@ def trace(detector: Detector, height: int, width: int) -> tuple[ExportedProgram,
         detector.config, height, width, {name: tuple(tensor.shape[1:]) for name, tensor in zip(state_names(state), states, strict=True)}
     )
     batch = Dim("batch", min=1, max=4096)
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), quiet():
         program = torch.export.export(
             Step(detector, [len(layer) for layer in state]),
             (frames, torch.ones(2), states),
@@ -108,7 +105,7 @@ def export_detector(
                 quantise_onnx(temporary, temporary, calibration)
             opened = open_onnx(temporary)
         else:
-            with torch.no_grad(), _quiet():
+            with torch.no_grad(), quiet():
                 (write_compiled if compiled else write_program)(program, signature, temporary)
             opened = open_package(temporary)
         difference = compare(opened, detector)
@@ -157,7 +154,7 @@ def _write_onnx(program: ExportedProgram, signature: Signature, path: Path) -> N
         import onnxscript  # noqa: F401  # torch.onnx needs it, and says so in a traceback
     except ImportError as error:
         raise InputError(f"export to ONNX needs {error.name}: install it with `pip install saccade[export]`") from error
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), quiet():
         plain = program.run_decompositions({torch.ops.aten.linalg_matrix_exp.default: matrix_exponential})
         exported = torch.onnx.export(
             plain, dynamo=True, opset_version=OPSET, verbose=False, input_names=signature.inputs, output_names=signature.outputs
@@ -187,17 +184,3 @@ def matrix_exponential(matrices: Tensor) -> Tensor:
     for _ in range(14):
         less_one = 2 * less_one + less_one @ less_one
     return one + less_one
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """torch's exporter tells of its insides on every channel."""
-    log = logging.getLogger("torch.onnx")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        log.setLevel(level)

@@ -3,7 +3,7 @@
 import json
 import shutil
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,8 +42,8 @@ def open_package(path: Path | str, threads: int | None = None) -> ExportedRuntim
         with zipfile.ZipFile(path) as archive:
             is_compiled = any("/aotinductor/" in name for name in archive.namelist())
         if is_compiled:
-            compiled = torch._inductor.aoti_load_package(str(path))
-            metadata, module = compiled.loader.get_metadata(), compiled
+            module: Callable[..., Sequence[torch.Tensor]] = torch._inductor.aoti_load_package(str(path))
+            metadata = module.loader.get_metadata()  # type: ignore[attr-defined]
         else:
             files = {NOTE: ""}
             module = torch.export.load(path, extra_files=files).module()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from saccade.deploy.onnx_runtime import open_onnx
+from saccade.deploy.quiet import quiet
 from saccade.events.files import replacing
 from saccade.types import InputError
 
@@ -37,7 +38,7 @@ def quantise_onnx(source: Path | str, target: Path | str, frames: np.ndarray) ->
 
     model = onnx.load(source)
     said = {entry.key: entry.value for entry in model.metadata_props}
-    with replacing(target) as temporary:
+    with replacing(target) as temporary, quiet():
         quantize_static(
             model,
             str(temporary),
@@ -56,9 +57,8 @@ def quantise_onnx(source: Path | str, target: Path | str, frames: np.ndarray) ->
 
 def _stays(node: Any) -> bool:
     scopes = " ".join(entry.value for entry in node.metadata_props if entry.key == SCOPES)
-    return "memory" in scopes or any(
-        f"scales.{scale}.{part}'" in scopes for scale in range(3) for part in ("boxes", "classes", "objectness")
-    )
+    last_layers = [f"scales.{scale}.{part}'" for scale in range(3) for part in ("boxes", "classes", "objectness")]
+    return "memory" in scopes or any(layer in scopes for layer in last_layers)
 
 
 def _feeds(source: Path, frames: np.ndarray) -> Iterator[dict[str, np.ndarray]]:
