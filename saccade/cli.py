@@ -11,16 +11,21 @@ import tyro
 from saccade.commands.data import check, prepare
 from saccade.commands.detect import detect
 from saccade.commands.evaluate import evaluate
+from saccade.commands.export import export
 from saccade.commands.recordings import convert, demo, info, view
 from saccade.commands.simulate import simulate
 from saccade.commands.train import train
 from saccade.commands.weights import weights
 from saccade.types import InputError
 
-__all__ = ["COMMANDS", "check", "convert", "demo", "detect", "evaluate", "info", "main", "prepare", "simulate", "train", "view", "weights"]
+__all__ = [
+    "COMMANDS", "check", "convert", "demo", "detect", "evaluate", "export", "info", "main", "prepare", "simulate", "train", "view",
+    "weights",
+]  # fmt: skip
 
 COMMANDS: dict[str, Callable[..., Any]] = {
-    function.__name__: function for function in (demo, info, convert, view, simulate, check, prepare, train, evaluate, detect, weights)
+    function.__name__: function
+    for function in (demo, info, convert, view, simulate, check, prepare, train, evaluate, detect, export, weights)
 }
 
 

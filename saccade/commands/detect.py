@@ -65,12 +65,17 @@ def detect(
 ) -> None:
     """Find objects in RECORDING at any rate: `saccade detect best.safetensors drive.raw --rate 200 --out boxes.mp4 boxes.jsonl`.
 
-    Each file of --out is NAME.part.SUFFIX until it is whole. Interrupted, or with a full disk, the parts stay, and open up to there.
+    Outputs, several at once: .mp4 (events, boxes, tracks, time), .jsonl (a line a frame), .csv (a line a box, usable as labels), .json
+    (COCO), .npy (Prophesee), .mcap (Foxglove), .rrd (Rerun), and - for JSON lines to a pipe. Each is NAME.part.SUFFIX until it is whole:
+    interrupted, killed or with a full disk the parts stay, and open up to there.
+
+    A sensor of another size than in training needs no other weights. --fit pad shows it to the network pixel by pixel, scale scales its
+    coordinates down into --size, tile cuts it into pieces of --size that overlap, each with a memory of its own, which takes as many
+    times as long. Auto pads, and scales what is more than 1.5 times as large as --size.
 
     Args:
         rate_hz: Answers per second of event time.
-        out: Files, by suffix: .mp4 (events, boxes, tracks), .jsonl (a line a frame), .csv (usable as labels), .json (COCO), .npy
-            (Prophesee), .mcap (Foxglove), .rrd (Rerun); - for JSON lines to a pipe. If not given, NAME_detected.mp4 and .jsonl here.
+        out: Files to write, kinds by suffix; if not given RECORDING_detected.mp4 and .jsonl in this folder.
         start_s: Begin at this time of the recording, in seconds as `saccade info` prints them.
         end_s: End at this time.
         classes: Only these.
@@ -79,8 +84,7 @@ def detect(
         window: Sliding windows keep their length at any rate, disjoint ones are as long as the step.
         stepping: State that a frame goes on from. Direct: of the frame before; interleaved: of the one a training window before.
         track: Ids that stay with objects; --no-track leaves them out.
-        fit: How a sensor of another size is shown to the network. Pad: pixel by pixel. Scale: scaled down to --size. Tile: in pieces of
-            --size, each with its own memory; takes as many times as long. Auto: pad, or scale if it is much larger than --size.
+        fit: How a sensor of any size is shown to the network.
         size: Width x height that the network knows; if not given 304x240 (Gen1), or 640x360 for weights of the halved 1 Mpx.
         runtime: What computes the network; other than torch for files of `saccade export`.
         device: Of torch: cpu or cuda.
