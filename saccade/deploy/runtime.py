@@ -9,6 +9,9 @@ import torch
 from jaxtyping import Float, UInt8
 
 from saccade.config import DetectorConfig
+from saccade.deploy.onnx_runtime import open_onnx
+from saccade.deploy.openvino_runtime import open_openvino
+from saccade.deploy.package import open_package
 from saccade.detection.decode import dense
 from saccade.model.backbone import State
 from saccade.model.detector import Detector
@@ -95,4 +98,10 @@ def open_runtime(
         if threads is not None:
             torch.set_num_threads(threads)  # torch knows only a number for the whole process
         return TorchRuntime(weights.to(device).eval() if isinstance(weights, Detector) else load_detector(weights, device))
-    raise InputError(f"unknown runtime={runtime!r}; expected torch, onnx, openvino or package")
+    if isinstance(weights, Detector):
+        raise InputError(f"runtime {runtime} runs a file: write it with saccade.deploy.export.export_detector, or take runtime torch")
+    if device != "cpu":
+        raise InputError(f"runtime {runtime} computes on cpu, got device={device!r}; take runtime torch for it")
+    if runtime == "package":
+        return open_package(weights, threads)
+    return {"onnx": open_onnx, "openvino": open_openvino}[runtime](weights, threads)
