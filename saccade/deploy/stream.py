@@ -81,6 +81,8 @@ class Stream:
         self.runtime = open_runtime(detector, runtime, device, threads) if isinstance(detector, Detector | Path | str) else detector
         self.window, self.stepping, self.faults, self.stall_s = window, stepping, faults, stall_s
         self.queue, self.most_waiting, self.patience_us = queue, most_waiting, patience_us
+        Overload(most_waiting)
+        Feed((), queue)
         self.tracker = Tracker() if tracker is True else tracker or None
         self._cutting = {"origin_us": origin_us, "slack_us": slack_us, "max_gap_us": max_gap_us}
         self._engine_options: dict[str, Any] = {

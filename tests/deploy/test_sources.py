@@ -174,7 +174,12 @@ def test_names_open_what_they_say(tmp_path: Path) -> None:
     with open_source(tmp_path / "file.h5", speed=2) as source:
         assert isinstance(source, Replay)
         assert (source.live, source.speed) == (True, 2)
-    for name, match in {"tcp://x": "expected tcp://HOST:PORT", "udp:5": "expected udp://", "udp://127.0.0.1:99999": "expected udp://", "tcp://192.0.2.1:7": "can't listen"}.items():
+    for name, match in {
+        "tcp://x": "expected tcp://HOST:PORT",
+        "udp:5": "expected udp://",
+        "udp://127.0.0.1:99999": "expected udp://",
+        "tcp://192.0.2.1:7": "can't listen",
+    }.items():
         with pytest.raises(InputError, match=match):
             open_source(name)
     with pytest.raises(InputError, match="no such file"):

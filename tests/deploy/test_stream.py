@@ -70,7 +70,7 @@ def test_run_takes_paths_readers_simulations_and_events(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("window", ["sliding", "disjoint"])
 def test_the_rate_may_change_while_it_runs(window: str) -> None:
-    """Ends are on the grid of the rate that held, no event is in no window or in two disjoint ones, and the memory steps by the true time."""
+    """Ends are on the grid of the rate that held, every event is in one disjoint window, and the memory steps by the true time."""
     runtime = Slow(detector(), 0)
     stream = Stream(runtime, 20, window=window)
     whole = events(3000, span_us=400_000)
@@ -123,7 +123,9 @@ def test_an_adaptive_rate_answers_more_often_when_more_happens() -> None:
     for count in (1, 100):
         runtime = Slow(detector(), 0)
         stream = Stream(runtime, min_rate_hz=5, max_rate_hz=100, window="disjoint")
-        found.append([one.time_us for portion in portions(whole, count) for one in stream.push(portion)] + [one.time_us for one in stream.finish()])
+        found.append(
+            [one.time_us for portion in portions(whole, count) for one in stream.push(portion)] + [one.time_us for one in stream.finish()]
+        )
     ends = np.array(found[0])
     assert found[0] == found[1]
     assert (ends % 10_000 == 0).all()
@@ -176,7 +178,8 @@ def test_wrong_settings_are_named() -> None:
     built = detector()
     for match, options in {
         "rate_hz": {"rate_hz": 0}, "stepping": {"stepping": "diagonal"}, "faults": {"faults": "ignore"}, "both or none": {"width": 5},
-        "kind": {"window": "round"}, "in this order": {"min_rate_hz": 20, "max_rate_hz": 10}, "events_per_step": {"min_rate_hz": 1, "events_per_step": 0},
+        "kind": {"window": "round"}, "in this order": {"min_rate_hz": 20, "max_rate_hz": 10},
+        "events_per_step": {"min_rate_hz": 1, "events_per_step": 0},
         "most_waiting": {"most_waiting": 0}, "runtime": {"runtime": "abacus"},
     }.items():  # fmt: skip
         with pytest.raises(InputError, match=match):

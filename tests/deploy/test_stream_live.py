@@ -39,7 +39,9 @@ def test_when_steps_take_longer_than_the_period_windows_are_merged(warm: Slow, w
     assert ends[-1] == (int(whole.t[-1]) // PERIOD_US + 1) * PERIOD_US
     assert counters.steps == len(ends)
     assert counters.merged_windows > counters.steps
-    assert counters.merged_windows + counters.steps == counters.windows == (ends[-1] - int(whole.t[0]) // PERIOD_US * PERIOD_US) // PERIOD_US
+    assert (
+        counters.merged_windows + counters.steps == counters.windows == (ends[-1] - int(whole.t[0]) // PERIOD_US * PERIOD_US) // PERIOD_US
+    )
     np.testing.assert_allclose(np.array(runtime.dt[1:]) * 50_000, np.diff(ends))
     assert counters.events == len(whole)
     assert counters.late_events == counters.dropped_events == 0
@@ -66,9 +68,8 @@ def test_a_source_that_stalls_is_answered_by_the_clock(warm: Slow) -> None:
     """The output goes on at its rate, memory decaying, and what comes after the pause isn't late."""
     before, after = events(200, span_us=100_000), events(200, start_us=700_000, span_us=50_000)
     stream = Stream(again(warm, 0), 20, patience_us=100_000)
-    began_s, times = time.perf_counter(), []
-    for one in stream.run(Script(before, 0.6, after)):
-        times.append((one.time_us, time.perf_counter() - began_s))
+    began_s = time.perf_counter()
+    times = [(one.time_us, time.perf_counter() - began_s) for one in stream.run(Script(before, 0.6, after))]
     assert [time_us for time_us, _ in times] == list(range(50_000, 750_001, 50_000))
     silent = [came_s for time_us, came_s in times if 150_000 <= time_us <= 500_000]
     assert silent[-1] < 0.62, "answered during the pause, not after it"

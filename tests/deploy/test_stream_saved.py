@@ -58,7 +58,10 @@ def test_files_of_others_are_refused_and_leave_the_stream_as_it_was(tmp_path: Pa
     content = path.read_bytes()
     with safe_open(path, framework="np") as file:
         metadata, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    for match, other in {"another detector": Stream(detector("rvt-nano"), **OPTIONS), "settings": Stream(detector(), **{**OPTIONS, "slack_us": 1})}.items():
+    for match, other in {
+        "another detector": Stream(detector("rvt-nano"), **OPTIONS),
+        "settings": Stream(detector(), **{**OPTIONS, "slack_us": 1}),
+    }.items():
         with pytest.raises(InputError, match=match):
             other.restore(path)
     counted = stream.counters.events
@@ -68,10 +71,15 @@ def test_files_of_others_are_refused_and_leave_the_stream_as_it_was(tmp_path: Pa
     notes = json.loads(metadata["notes"])
     first = next(name for name in arrays if name.startswith("state.0"))
     for name, wrong in {
-        "shape": ({**arrays, first: arrays[first][..., :1]}, notes), "missing": ({key: arrays[key] for key in arrays if key != "pieces.t"}, notes),
+        "shape": ({**arrays, first: arrays[first][..., :1]}, notes),
+        "missing": ({key: arrays[key] for key in arrays if key != "pieces.t"}, notes),
         "key": (arrays, {key: notes[key] for key in notes if key != "waiting"}), "count": (arrays, {**notes, "pieces": [[0, 1, "x"]]}),
     }.items():  # fmt: skip
-        save_file({key: np.ascontiguousarray(value) for key, value in wrong[0].items()}, tmp_path / name, {**metadata, "notes": json.dumps(wrong[1])})
+        save_file(
+            {key: np.ascontiguousarray(value) for key, value in wrong[0].items()},
+            tmp_path / name,
+            {**metadata, "notes": json.dumps(wrong[1])},
+        )
     for name in (*damaged, "shape", "missing", "key", "count"):
         with pytest.raises(InputError, match=name):  # the message begins with the path
             stream.restore(tmp_path / name)
