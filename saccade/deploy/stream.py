@@ -191,9 +191,9 @@ class Stream:
             while not feed.over or self._intake.cutter.waiting:
                 period_s = float(self._intake.cutter.grid.step_us) / 1e6
                 for portion in feed.take(0 if self._intake.cutter.waiting else min(period_s, 0.05)):
+                    before, heard_s = self._tally["events"], portion.arrived_s
                     yield from self._accept(portion.events, portion.arrived_s)
-                    heard_s = portion.arrived_s
-                    if len(portion.events):
+                    if self._tally["events"] > before:
                         seen_us, seen_s = int(portion.events.t.max()), portion.arrived_s
                 self._tally.add(dropped_events=feed.dropped - self._tally["dropped_events"])
                 now_s = time.perf_counter()

@@ -80,12 +80,12 @@ def test_a_pause_that_is_believed_is_answered() -> None:
 @pytest.mark.parametrize("live", [False, True])
 def test_a_source_that_breaks_ends_with_what_it_gave(live: bool) -> None:
     source = Script(FIRST, InputError("cable.raw: cut off at byte 7"))
-    source.live = live
+    source.live, options = live, {"patience_us": 10**9, "most_waiting": 100}
     found: list[Detections] = []
     with pytest.raises(InputError, match=r"portion 1, after 500 events.*cable.raw: cut off at byte 7"):
-        found.extend(Stream(Idle(), 100, patience_us=10**9).run(source))
+        found.extend(Stream(Idle(), 100, **options).run(source))
     assert len(found) == 9
-    skipping = Stream(Idle(), 100, faults="skip", patience_us=10**9)
+    skipping = Stream(Idle(), 100, faults="skip", **options)
     assert len(list(skipping.run(source))) == 10
     assert skipping.counters.bad_portions == 1
     with pytest.raises(RuntimeError, match="driver"):
@@ -120,7 +120,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 with open(sys.argv[1], "w", buffering=1) as out:
     for found in Stream(Idle(), 100).run(Replay(events(100_000, span_us=60_000_000))):
         print(json.dumps({"time_us": found.time_us}), file=out)
-        if found.time_us == 300_000:
+        if found.time_us >= 300_000:
             print("going", flush=True)
 """
 
@@ -136,5 +136,5 @@ def test_ctrl_c_ends_at_once_and_leaves_what_was_found(tmp_path: Path) -> None:
     assert time.perf_counter() - began_s < 15
     assert "KeyboardInterrupt" in errors
     times = [json.loads(line)["time_us"] for line in path.read_text().splitlines()]
-    assert len(times) >= 30
-    assert set(np.diff(times)) <= {10_000 * k for k in range(1, 200)}
+    assert times[-1] >= 300_000
+    assert (np.diff(times) > 0).all()

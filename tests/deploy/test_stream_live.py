@@ -10,7 +10,7 @@ from saccade.deploy.overload import Feed, Overload
 from saccade.deploy.sources import Replay
 from saccade.deploy.stream import Stream
 from saccade.types import Events
-from tests.deploy.streams import Script, Slow, detector, events
+from tests.deploy.streams import Idle, Script, Slow, detector, events
 
 PERIOD_US = 5_000
 
@@ -57,22 +57,21 @@ def test_latency_counts_from_the_arrival_of_the_last_event(warm: Slow) -> None:
     assert counters.latency_p50_ms < 400, "the queue doesn't grow"
 
 
-def test_a_fast_enough_detector_answers_every_window(warm: Slow) -> None:
-    stream = Stream(again(warm, 0), 10)
-    found = list(stream.run(Replay(events(500, span_us=600_000))))
+def test_a_fast_enough_runtime_answers_every_window() -> None:
+    stream = Stream(Idle(), 10)
+    found = list(stream.run(Replay(events(500, span_us=800_000))))
     assert stream.counters.merged_windows == 0
-    assert set(np.diff([one.time_us for one in found])) == {100_000}
+    assert [one.time_us for one in found] == list(range(100_000, 800_001, 100_000))
 
 
-def test_a_source_that_stalls_is_answered_by_the_clock(warm: Slow) -> None:
+def test_a_source_that_stalls_is_answered_by_the_clock() -> None:
     """The output goes on at its rate, memory decaying, and what comes after the pause isn't late."""
-    before, after = events(200, span_us=100_000), events(200, start_us=700_000, span_us=50_000)
-    stream = Stream(again(warm, 0), 20, patience_us=100_000)
+    before, after = events(200, span_us=100_000), events(200, start_us=1_200_000, span_us=50_000)
+    stream = Stream(Idle(), 10, patience_us=100_000)
     began_s = time.perf_counter()
-    times = [(one.time_us, time.perf_counter() - began_s) for one in stream.run(Script(before, 0.6, after))]
-    assert [time_us for time_us, _ in times] == list(range(50_000, 750_001, 50_000))
-    silent = [came_s for time_us, came_s in times if 150_000 <= time_us <= 500_000]
-    assert silent[-1] < 0.62, "answered during the pause, not after it"
+    times = [(one.time_us, time.perf_counter() - began_s) for one in stream.run(Script(before, 1.0, after))]
+    assert [time_us for time_us, _ in times] == list(range(100_000, 1_300_001, 100_000))
+    assert next(came_s for time_us, came_s in times if time_us == 500_000) < 0.9, "answered during the pause, not after it"
     assert stream.counters.late_events == 0
 
 
