@@ -105,7 +105,7 @@ class Overload:
         if most < 1:
             raise InputError(f"stream: most_waiting={most} must be at least 1 window")
         self.most = most
-        self._took_s: deque[float] = deque([0.0], maxlen=5)
+        self._took_s: deque[float] = deque([0.0] * 5, maxlen=5)
 
     def stepped(self, seconds: float) -> None:
         self._took_s.append(seconds)

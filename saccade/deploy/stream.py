@@ -16,9 +16,10 @@ from saccade.detection.track import Tracker
 from saccade.model.detector import Detector
 from saccade.model.stepping import Stepping
 from saccade.representation.canvas import Canvas
-from saccade.representation.windows import Grid, Rate, WindowKind
+from saccade.representation.windows import KINDS, Grid, Rate, WindowKind
 from saccade.types import Detections, Events, InputError, Window
 
+STEPPINGS, FAULTS = ("direct", "interleaved"), ("raise", "skip")
 MAX_GAP_US = 600_000_000
 
 
@@ -73,7 +74,7 @@ class Stream:
         patience_us: int = 100_000,
         stall_s: float | None = None,
     ) -> None:
-        for name, value, choices in (("stepping", stepping, ("direct", "interleaved")), ("faults", faults, ("raise", "skip"))):
+        for name, (value, choices) in {"window": (window, KINDS), "stepping": (stepping, STEPPINGS), "faults": (faults, FAULTS)}.items():
             if value not in choices:
                 raise InputError(f"stream: unknown {name}={value!r}; expected {' or '.join(choices)}")
         if (width is None) != (height is None):
@@ -81,6 +82,8 @@ class Stream:
         self.runtime = open_runtime(detector, runtime, device, threads) if isinstance(detector, Detector | Path | str) else detector
         self.window, self.stepping, self.faults, self.stall_s = window, stepping, faults, stall_s
         self.queue, self.most_waiting, self.patience_us = queue, most_waiting, patience_us
+        Overload(most_waiting)
+        Feed((), queue)
         self.tracker = Tracker() if tracker is True else tracker or None
         self._cutting = {"origin_us": origin_us, "slack_us": slack_us, "max_gap_us": max_gap_us}
         self._engine_options: dict[str, Any] = {
@@ -183,21 +186,23 @@ class Stream:
 
     def _run_live(self, source: Iterable[Events]) -> Iterator[Detections]:
         overload, speed = Overload(self.most_waiting), float(getattr(source, "speed", 1.0))
-        heard_us, heard_s = None, time.perf_counter()
+        seen_us, seen_s, heard_s = None, 0.0, time.perf_counter()  # the newest event's time and arrival; anything's arrival
         with Feed(source, self.queue) as feed:
             while not feed.over or self._intake.cutter.waiting:
                 period_s = float(self._intake.cutter.grid.step_us) / 1e6
                 for portion in feed.take(0 if self._intake.cutter.waiting else min(period_s, 0.05)):
+                    before, heard_s = self._tally["events"], portion.arrived_s
                     yield from self._accept(portion.events, portion.arrived_s)
-                    heard_us, heard_s = self._intake.cutter.newest_us, portion.arrived_s
+                    if self._tally["events"] > before:
+                        seen_us, seen_s = int(portion.events.t.max()), portion.arrived_s
                 self._tally.add(dropped_events=feed.dropped - self._tally["dropped_events"])
                 now_s = time.perf_counter()
                 if not feed.waits:
                     if self.stall_s is not None and now_s - heard_s > self.stall_s:
                         raise InputError(f"stream: nothing came from {source!r} for {self.stall_s:g} s; is it still there?")
-                    if heard_us is not None and not self._intake.cutter.waiting:
+                    if seen_us is not None and not self._intake.cutter.waiting:
                         self._intake.now_s = now_s
-                        self._intake.cutter.advance_to(heard_us + int((now_s - heard_s) * speed * 1e6) - self.patience_us)
+                        self._intake.cutter.advance_to(seen_us + int((now_s - seen_s) * speed * 1e6) - self.patience_us)
                 for found in self._steps(self._intake.cutter.complete(), overload):
                     yield found
                     overload.stepped(time.perf_counter() - now_s)  # with what the caller did with it
