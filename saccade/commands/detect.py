@@ -85,7 +85,7 @@ def detect(
         stepping: State that a frame goes on from. Direct: of the frame before; interleaved: of the one a training window before.
         track: Ids that stay with objects; --no-track leaves them out.
         fit: How a sensor of any size is shown to the network.
-        size: Width x height that the network knows; if not given 304x240 (Gen1), or 640x360 for weights of the halved 1 Mpx.
+        size: Width x height that the network knows; if not given 304x240 (Gen1), 640x360 (halved 1 Mpx), or that of an exported file.
         runtime: What computes the network; other than torch for files of `saccade export`.
         device: Of torch: cpu or cuda.
         overwrite: Replace files of --out that exist.
@@ -136,6 +136,9 @@ def _run(stream: "Stream | Tiled", backdrop: "Backdrop", run: "Run", outputs: "O
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_left(outputs, time_us)) from None
     except InputError as error:
+        if not frames:  # it couldn't begin
+            outputs.discard()
+            raise
         raise InputError(f"{error}; {_left(outputs, time_us)}") from error
     seconds = time.perf_counter() - began_s
     speed = (run.end_us - run.start_us) / 1e6 / seconds

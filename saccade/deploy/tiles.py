@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from saccade.deploy.fit import Fit, Size, canvas_for, known_size
+from saccade.deploy.fit import Fit, Size, canvas_for, fixed_size, known_size
 from saccade.deploy.runtime import Runtime
 from saccade.deploy.stream import Stream
 from saccade.detection.nms import nms
@@ -34,7 +34,7 @@ def open_stream(
 ) -> "Stream | Tiled":
     """A stream for a sensor of this size; OPTIONS are the Stream's."""
     if fit != "tile":
-        canvas = canvas_for(runtime.config, width, height, fit, known)
+        canvas = canvas_for(runtime.config, width, height, fit, known, fixed_size(runtime))
         return Stream(runtime, rate_hz, width=width, height=height, canvas=canvas, **options)
     return Tiled(runtime, rate_hz, width, height, known, **options)
 
@@ -47,15 +47,16 @@ class Tiled:
         tracker: bool | Tracker = False, nms_iou: float = 0.45, **options: Any,
     ) -> None:  # fmt: skip
         config = runtime.config
+        fixed = fixed_size(runtime)
         scale = canvas_for(config, width, height, "pad").scale
-        size = tuple(round(side / scale) for side in known or known_size(config))
+        size = tuple(round(side / scale) for side in known or fixed or known_size(config))
         self.width, self.height, self.nms_iou = width, height, nms_iou
         self.tracker = Tracker() if tracker is True else tracker or None
         self.tiles = tiles_of(width, height, (size[0], size[1]))
         self.streams = []
         for tile in self.tiles:
             sides = tile.right - tile.left, tile.bottom - tile.top
-            canvas = canvas_for(config, *sides, "pad")
+            canvas = canvas_for(config, *sides, "pad", None, fixed)
             self.streams.append(Stream(runtime, rate_hz, width=sides[0], height=sides[1], canvas=canvas, nms_iou=nms_iou, **options))
 
     def run(self, source: Iterable[Events]) -> Iterator[Detections]:

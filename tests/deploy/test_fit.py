@@ -13,7 +13,7 @@ from saccade.deploy.fit import GEN1_SIZE, canvas_for
 from saccade.deploy.runtime import TorchRuntime
 from saccade.deploy.tiles import OVERLAP, Tiled, open_stream, tiles_of
 from saccade.model.detector import Detector
-from saccade.types import Detections, Events
+from saccade.types import Detections, Events, InputError
 from tests.make.events import random_events
 
 side = st.integers(1, 2000)
@@ -54,6 +54,20 @@ def test_every_sensor_fits_and_boxes_come_back(width: int, height: int, fit, hal
     np.testing.assert_array_equal(canvas.to_sensor(canvas.to_canvas(corners)), corners)
     if fit == "scale":
         assert canvas.to_canvas(corners).max(axis=0)[2] <= max(GEN1_SIZE[0] * (1 + halved * 336 / 304), 1)
+
+
+@given(width=side, height=side, fit=st.sampled_from(["auto", "scale"]), halved=st.booleans())
+def test_a_graph_of_one_size_gets_that_size(width: int, height: int, fit, halved: bool) -> None:
+    canvas = canvas_for(ONE_MPX if halved else GEN1, width, height, fit, fixed=(320, 256))
+    assert (canvas.width, canvas.height) == (320, 256)
+    corners = np.array([[0, 0, width, height]], np.float64)
+    assert (canvas.to_canvas(corners)[0, 2:] <= (320, 256)).all()
+    np.testing.assert_array_equal(canvas.to_sensor(canvas.to_canvas(corners)), corners)
+
+
+def test_what_does_not_fit_is_not_padded() -> None:
+    with pytest.raises(InputError, match="--size 260x346"):
+        canvas_for(GEN1, 346, 260, "pad", fixed=(320, 256))
 
 
 @given(width=side, height=side, tile=st.tuples(st.integers(32, 400), st.integers(32, 400)))
