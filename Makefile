@@ -31,7 +31,7 @@ bench: $(VENV)/installed
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --constraint constraints.txt torch
-	$(PIP) install --constraint constraints.txt --editable ".[video,test,oracles]"
+	$(PIP) install --constraint constraints.txt --editable ".[video,export,openvino,test,oracles]"
 	touch $@
 
 clean:

@@ -8,9 +8,10 @@ from saccade.representation.windows import windows
 from saccade.types import Detections, Events, InputError, Labels, Window
 
 if TYPE_CHECKING:
+    from saccade.deploy.stream import Stream
     from saccade.model.weights import load_detector
 
-__all__ = ["Detections", "Events", "InputError", "Labels", "Window", "frames", "load_detector", "open_events", "windows"]
+__all__ = ["Detections", "Events", "InputError", "Labels", "Stream", "Window", "frames", "load_detector", "open_events", "windows"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,4 +20,8 @@ def __getattr__(name: str) -> Any:
         from saccade.model.weights import load_detector
 
         return load_detector
+    if name == "Stream":
+        from saccade.deploy.stream import Stream
+
+        return Stream
     raise AttributeError(f"module 'saccade' has no attribute {name!r}")

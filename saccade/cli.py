@@ -9,17 +9,23 @@ from typing import Any
 import tyro
 
 from saccade.commands.data import check, prepare
+from saccade.commands.detect import detect
 from saccade.commands.evaluate import evaluate
+from saccade.commands.export import export
 from saccade.commands.recordings import convert, demo, info, view
 from saccade.commands.simulate import simulate
 from saccade.commands.train import train
 from saccade.commands.weights import weights
 from saccade.types import InputError
 
-__all__ = ["COMMANDS", "check", "convert", "demo", "evaluate", "info", "main", "prepare", "simulate", "train", "view", "weights"]
+__all__ = [
+    "COMMANDS", "check", "convert", "demo", "detect", "evaluate", "export", "info", "main", "prepare", "simulate", "train", "view",
+    "weights",
+]  # fmt: skip
 
 COMMANDS: dict[str, Callable[..., Any]] = {
-    function.__name__: function for function in (demo, info, convert, view, simulate, check, prepare, train, evaluate, weights)
+    function.__name__: function
+    for function in (demo, info, convert, view, simulate, check, prepare, train, evaluate, detect, export, weights)
 }
 
 
@@ -35,8 +41,8 @@ def main() -> None:
     except InputError as error:
         print(f"saccade: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("saccade: interrupted; nothing was left half-written", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        print(f"saccade: interrupted; {interrupt or 'nothing was left half-written'}", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:  # `saccade info FILE | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -50,7 +50,7 @@ def simulate(
         processes: Recordings made at the same time; as many as there are cores if not given.
         overwrite: Replace OUT if it exists.
     """
-    width, height = _size(size) if size is not None else (None, None)
+    width, height = size_of(size) if size is not None else (None, None)
     if seconds is not None and not 0 < seconds < float("inf"):
         raise InputError(f"--seconds {seconds}: expected a number above 0")
     if out is None:
@@ -67,7 +67,8 @@ def simulate(
         _video(VideoSource(source, width=width, height=height, seconds=seconds, sensor=sensor, seed=seed), out, overwrite)
 
 
-def _size(text: str) -> tuple[int, int]:
+def size_of(text: str) -> tuple[int, int]:
+    """Of an option such as 160x128."""
     match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text.strip().lower())
     if not match or not int(match[1]) or not int(match[2]):
         raise InputError(f"--size {text}: expected width x height in pixels, e.g. 160x128")

@@ -11,10 +11,11 @@ from torch import Tensor
 from saccade.detection.boxes import cells_of, from_raw, from_xywh, precise
 from saccade.detection.nms import nms
 from saccade.model.predictions import STRIDES, Predictions
-from saccade.representation.canvas import Canvas
+from saccade.representation.canvas import Canvas, whole_sensor
 from saccade.types import Detections, InputError
 
 Ranking = Literal["product", "class"]
+Rows = Float[np.ndarray, "frames cells columns"]  # of `dense`
 
 
 def dense(predictions: Predictions) -> Float[Tensor, "frames cells columns"]:
@@ -39,13 +40,32 @@ def decode(
     THRESHOLD and NMS act on objectness x probability of the best class. That is also the score; with ranking "class", the published
     protocol, the score is the probability of the class alone.
     """
-    _check(predictions, times_us, threshold, nms_iou, maximum, ranking)
-    rows = dense(predictions).detach().cpu()
-    if rows.isnan().any():
+    if canvas is None:
+        rows, columns = predictions.grids[0]
+        canvas = whole_sensor(columns * STRIDES[0], rows * STRIDES[0])
+    cells = dense(predictions).detach().cpu().numpy()
+    return decode_rows(cells, times_us, canvas, threshold=threshold, nms_iou=nms_iou, maximum=maximum, ranking=ranking)
+
+
+def decode_rows(
+    rows: Rows,
+    times_us: Sequence[int] | np.ndarray,
+    canvas: Canvas,
+    *,
+    threshold: float = 0.1,
+    nms_iou: float = 0.45,
+    maximum: int = 300,
+    ranking: Ranking = "product",
+) -> list[Detections]:
+    """`decode` of what `dense` gives, whichever runtime computed it."""
+    _check(rows, times_us, threshold, nms_iou, maximum, ranking)
+    if np.isnan(rows).any():
         raise InputError("decode: the predictions contain NaN; look for NaN in the weights or in the memory's state, and reset it")
-    likelihood, classes = rows[..., 5:].max(-1)
-    product = rows[..., 4] * likelihood
-    boxes = from_xywh(rows[..., :4])
+    cells = torch.from_numpy(rows if rows.flags.writeable else rows.copy())
+    likelihood, classes = cells[..., 5:].max(-1)
+    product = cells[..., 4] * likelihood
+    boxes = from_xywh(cells[..., :4])
+    sides = [canvas.sensor_width, canvas.sensor_height] * 2
     result = []
     for frame, time_us in enumerate(times_us):
         chosen = (product[frame] >= threshold).nonzero()[:, 0]
@@ -53,27 +73,18 @@ def decode(
         scores = (product if ranking == "product" else likelihood)[frame, kept]
         order = scores.sort(descending=True, stable=True).indices
         kept, scores = kept[order], scores[order]
-        corners = _on_sensor(boxes[frame, kept].double().numpy(), predictions, canvas)
+        corners = np.clip(canvas.to_sensor(boxes[frame, kept].double().numpy()), 0, sides).astype(np.float32)
         found = Detections(corners, scores.float().numpy(), classes[frame, kept].numpy(), int(time_us))
         result.append(found[np.all(corners[:, 2:] > corners[:, :2], axis=1)])
     return result
 
 
-def _on_sensor(boxes: np.ndarray, predictions: Predictions, canvas: Canvas | None) -> np.ndarray:
-    rows, columns = predictions.grids[0]
-    width, height = columns * STRIDES[0], rows * STRIDES[0]
-    if canvas is not None:
-        boxes, width, height = canvas.to_sensor(boxes), canvas.sensor_width, canvas.sensor_height
-    return np.clip(boxes, 0, [width, height, width, height]).astype(np.float32)
-
-
-def _check(
-    predictions: Predictions, times_us: Sequence[int] | np.ndarray, threshold: float, nms_iou: float, maximum: int, ranking: str
-) -> None:
-    frames, _, classes = predictions.classes.shape
-    if len(times_us) != frames:
-        raise InputError(f"decode: {len(times_us)} times_us for {frames} frames; give the end of each frame's window")
-    if not classes:
+def _check(rows: np.ndarray, times_us: Sequence[int] | np.ndarray, threshold: float, nms_iou: float, maximum: int, ranking: str) -> None:
+    if rows.ndim != 3 or rows.shape[-1] < 5:
+        raise InputError(f"decode: rows must be (frames, cells, 5 + classes) as `dense` gives them, got {rows.shape}")
+    if len(times_us) != len(rows):
+        raise InputError(f"decode: {len(times_us)} times_us for {len(rows)} frames; give the end of each frame's window")
+    if rows.shape[-1] == 5:
         raise InputError("decode: the predictions have no classes")
     if not (0 <= threshold <= 1 and 0 <= nms_iou <= 1):
         raise InputError(f"decode: threshold={threshold} and nms_iou={nms_iou} must be from 0 to 1")

@@ -9,6 +9,7 @@ from saccade.model.backbone import Backbone, State
 from saccade.model.head import Head
 from saccade.model.neck import Neck
 from saccade.model.predictions import Predictions, Pyramid, pick
+from saccade.model.temporal.prepared import Prepares
 from saccade.types import InputError
 
 
@@ -42,6 +43,12 @@ class Detector(nn.Module):
         """What every cell says, of all frames of `encode` or of those that `pick` chose."""
         maps = tuple(level.flatten(0, -4) if level.ndim == 5 else level for level in pyramid)
         return self.head(self.neck(maps))
+
+    def prepare(self, dt: float) -> None:
+        """Keep what depends on dt only for the steps of a stream at a constant rate, until the parameters change; results are the same."""
+        for module in self.modules():
+            if module is not self and isinstance(module, Prepares):
+                module.prepare(dt)
 
     def forward(self, frames: Tensor, state: State, dt: Tensor | float = 1.0, which: Tensor | None = None) -> tuple[Predictions, State]:
         """Both at once; predictions only of the frames where WHICH (T, B) is true, if given."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -161,18 +161,18 @@ class History:
     stepping: Stepping = "direct"
     reset_every: int = 0
     ends_us: tuple[int, ...] = ()
-    states: tuple[State, ...] = ()
+    states: tuple[Any, ...] = ()  # of a detector, or of whatever else computes its steps
     depths: tuple[int, ...] = ()
     began_us: int = 0
 
-    def choose(self, end_us: int) -> tuple[State | None, float]:
+    def choose(self, end_us: int) -> tuple[Any, float]:
         """Where a frame that ends then continues from, and how long ago that was, in windows."""
         row = self._before(end_us)
         if row == FRESH or (self.reset_every and (self.depths[row] + 1) % self.reset_every == 0):
             return None, 1.0
         return self.states[row], (end_us - self.ends_us[row]) / self.window_us
 
-    def add(self, end_us: int, state: State) -> "History":
+    def add(self, end_us: int, state: Any) -> "History":
         """With the state after the frame that ended then, without those that no later frame continues from."""
         row = self._before(end_us)
         depth = 0 if row == FRESH else self.depths[row] + 1

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -81,6 +81,18 @@ def _ordered(t: Times) -> bool:
     return not (t[1:] < t[:-1]).any()
 
 
+class Waiting(NamedTuple):
+    """All that a Cutter knows, to be kept in a file: another one of the same settings goes on from it."""
+
+    events: Events | None  # that are in no finished window yet; None = nothing came so far
+    newest_us: int
+    last_event_us: int
+    next: int
+    passed_us: int | None
+    late: int
+    unreported: list[tuple[int, int]]
+
+
 class Cutter:
     """Cuts a stream into windows: push events, or move the clock of a silent source; each returns the windows that are complete now.
 
@@ -111,7 +123,42 @@ class Cutter:
         self._newest_us: int | None = None  # of events and clock; None = nothing came yet
         self._last_event_us = 0
         self._next = 0  # number of the next window's end
+        self._passed_us: int | None = None  # end of the newest window that was cut
         self._late: deque[tuple[int, int]] = deque()  # (newest time when they came, how many), until a window reports them
+
+    @property
+    def waiting(self) -> int:
+        """Number of complete windows that nobody has taken yet."""
+        return 0 if self._newest_us is None else max(self.grid.index(self._newest_us - self.slack_us) + 1 - self._next, 0)
+
+    @property
+    def newest_us(self) -> int | None:
+        """Time of the newest event, or of the clock if that is later; None = nothing came yet."""
+        return self._newest_us
+
+    def change_rate(self, rate_hz: Rate) -> None:
+        """From the newest window that was cut on, ends are those of another rate; the first disjoint window begins where that one ended.
+
+        A sliding window may need events of before that: they were kept only if they belong to the next window of the old rate, too.
+        """
+        self.grid = Grid.of_rate(rate_hz, self.grid.origin_us)
+        if self._passed_us is not None:
+            self._next = self.grid.index(self._passed_us) + 1
+        elif self._pieces:
+            self._next = self.grid.index(min(int(piece.events.t.min()) for piece in self._pieces)) + 1
+
+    def state(self) -> Waiting:
+        events = Events.join([piece.events for piece in self._pieces]) if self._pieces else None
+        if events is None and self._size is not None:
+            events = Events.empty(*self._size)
+        return Waiting(events, self._newest_us or 0, self._last_event_us, self._next, self._passed_us, self.late, list(self._late))
+
+    def restore(self, state: Waiting) -> None:
+        if state.events is not None:
+            self._size, self._newest_us = (state.events.width, state.events.height), state.newest_us
+            self._pieces = [_Piece.of(state.events)] if len(state.events) else []
+        self._last_event_us, self._next, self._passed_us, self.late = state.last_event_us, state.next, state.passed_us, state.late
+        self._late = deque(state.unreported)
 
     def push(self, events: Events) -> Iterator[Window]:
         """Take a chunk; the windows come lazily, a long pause costs no memory."""
@@ -122,21 +169,21 @@ class Cutter:
                 )
             self._size = (events.width, events.height)
             self._take(events)
-        return self._complete()
+        return self.complete()
 
     def advance_to(self, time_us: int) -> Iterator[Window]:
         """Move the clock of a source that has nothing to say. Windows start with the first event: before it the clock does nothing."""
         if self._newest_us is not None and time_us > self._newest_us:
             self._check_gap(np.array([self._newest_us, time_us], np.int64))
             self._newest_us = int(time_us)
-        return self._complete()
+        return self.complete()
 
     def finish(self) -> Iterator[Window]:
         """The windows up to the one with the last event."""
         if self._newest_us is not None:
             last_end_us = self.grid.end(self.grid.index(self._last_event_us) + 1)
             self._newest_us = max(self._newest_us, last_end_us + self.slack_us)
-            yield from self._complete(last_end_us)
+            yield from self.complete(last_end_us)
         if self.late:
             log.warning(
                 "windows: %d events came too late for any window; sort the recording, or allow for disorder with slack_us", self.late
@@ -165,6 +212,8 @@ class Cutter:
         before = np.maximum.accumulate(np.concatenate(([newest_us], t[:-1])))
         suspects = np.flatnonzero(t < before - self.slack_us)
         passed = self.grid.indices(before[suspects] - self.slack_us) > self.grid.indices(t[suspects])
+        if self._passed_us is not None:  # an end of another rate than the present one
+            passed |= t[suspects] < self._passed_us
         late = np.zeros(len(t), np.bool_)
         late[suspects[passed]] = True
         for mark, count in zip(*np.unique(before[late], return_counts=True), strict=True):
@@ -183,7 +232,8 @@ class Cutter:
                 "if the pause is real, raise max_gap_us (every empty window comes out), else cut the recording there"
             )
 
-    def _complete(self, last_end_us: int | None = None) -> Iterator[Window]:
+    def complete(self, last_end_us: int | None = None) -> Iterator[Window]:
+        """The windows that nobody has taken yet, cut when they are asked for."""
         while self._newest_us is not None and (end_us := self.grid.end(self._next)) + self.slack_us <= self._newest_us:
             if last_end_us is not None and end_us > last_end_us:
                 return
@@ -193,6 +243,9 @@ class Cutter:
     def _cut(self, end_us: int) -> Window:
         sliding = self.kind == "sliding"
         start_us = end_us - self.window_us if sliding else self.grid.end(self._next - 2)
+        if not sliding and self._passed_us is not None and self._passed_us > start_us:
+            start_us = self._passed_us  # the rate has changed
+        self._passed_us = end_us
         next_start_us = self.grid.end(self._next) - self.window_us if sliding else end_us
         if len(self._pieces) > MANY_PIECES:
             held = [part for piece in self._pieces if len(part := piece.cut(start_us, piece.last_us + 1))]

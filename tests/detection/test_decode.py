@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.detection.decode import decode, dense
+from saccade.detection.decode import decode, decode_rows, dense
 from saccade.model.predictions import Predictions
 from saccade.representation.canvas import Canvas
 from saccade.types import InputError
@@ -160,3 +160,20 @@ def test_wrong_options_are_refused(options: dict, message: str) -> None:
 def test_times_must_be_those_of_the_frames() -> None:
     with pytest.raises(InputError, match="1 times_us for 2 frames"):
         decode(make.predictions(), [0])
+
+
+def test_rows_are_decoded_like_the_predictions_they_come_from() -> None:
+    predictions = make.predictions(grids=make.GEN1, sharp=2.0)
+    rows = dense(predictions).numpy()
+    rows.flags.writeable = False  # runtimes may lend their memory
+    for canvas in (Canvas.pad(304, 240, 64), Canvas.half(608, 480)):
+        for one, other in zip(decode(predictions, [1, 2], canvas), decode_rows(rows, [1, 2], canvas), strict=True):
+            assert np.array_equal(one.boxes, other.boxes)
+            assert np.array_equal(one.scores, other.scores)
+            assert one.time_us == other.time_us
+
+
+@pytest.mark.parametrize("columns", [4, 5])
+def test_rows_without_classes_are_refused(columns: int) -> None:
+    with pytest.raises(InputError, match=r"5 \+ classes|no classes"):
+        decode_rows(np.zeros((1, 2, columns), np.float32), [0], Canvas.pad(32, 32))

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from saccade.model.temporal import initialise, siso
 from saccade.model.temporal.interface import LayerState, check_features, check_option, check_state, check_steps
 from saccade.model.temporal.pairs import Pair, from_last_axis, pack, quotient
+from saccade.model.temporal.prepared import Prepared
 
 
 class S4(nn.Module):
@@ -30,6 +31,7 @@ class S4(nn.Module):
         check_option("s4 (explicit Euler of the full LegS matrix diverges): discretisation", discretisation, ("bilinear", "zoh"))
         check_option("s4: form", form, siso.FORMS)
         self.dim, self.order, self.discretisation, self.form = dim, order, discretisation, form
+        self._prepared: Prepared[tuple[Tensor, Tensor]] = Prepared()
         random = initialise.numpy_generator(generator)
         modes = initialise.modes("legs", order)
         basis = modes.vectors.conj().T
@@ -52,8 +54,8 @@ class S4(nn.Module):
         check_state("s4", state, [(x.shape[1], self.dim, self.order, *x.shape[2:4])], self.D)
         equal_steps = check_steps("s4", dt, x)
         with torch.autocast(x.device.type, enabled=False):
-            steps = (dt[:1, :1] if equal_steps else dt).to(self.D.dtype)[..., None] * self.log_step.exp()
-            transition, control = self._bilinear(steps) if self.discretisation == "bilinear" else self._zero_order_hold(steps)
+            prepared = self._prepared.find(self, dt) if equal_steps else None
+            transition, control = prepared or self._sampled(dt[:1, :1] if equal_steps else dt)
 
             def advance(t: int, states: Tensor) -> Tensor:
                 return transition[min(t, len(transition) - 1)] @ states
@@ -63,6 +65,15 @@ class S4(nn.Module):
             y, last = siso.run(advance, control, observe, u, state[0].flatten(3), self.form)
             y = siso.from_signal(y + self.D[:, None, None] * u, *x.shape[2:4])
         return y, (last.view(state[0].shape),)
+
+    def prepare(self, dt: float) -> None:
+        self._prepared.add(self, dt, self._sampled)
+
+    def _sampled(self, dt: Tensor) -> tuple[Tensor, Tensor]:
+        """Transition and control of the system sampled with the steps."""
+        with torch.autocast(dt.device.type, enabled=False):
+            steps = dt.to(self.D.dtype)[..., None] * self.log_step.exp()
+            return self._bilinear(steps) if self.discretisation == "bilinear" else self._zero_order_hold(steps)
 
     def matrices(self) -> tuple[Tensor, Tensor]:
         """A (C, N, N) and B (C, N) of the continuous system, in real parts."""

@@ -10,6 +10,7 @@ from saccade.model.temporal.discretise import DISCRETISATIONS
 from saccade.model.temporal.interface import LayerState, check_features, check_option, check_state, check_steps
 from saccade.model.temporal.kernels import step_channels
 from saccade.model.temporal.pairs import Pair, from_last_axis, pack, product
+from saccade.model.temporal.prepared import Prepared
 
 
 class S4D(nn.Module):
@@ -36,6 +37,7 @@ class S4D(nn.Module):
         check_option("s4d: form", form, siso.FORMS)
         self.dim, self.order, self.discretisation, self.form = dim, order, discretisation, form
         self.bandlimit, self.rolloff = bandlimit, rolloff
+        self._prepared: Prepared[tuple[Tensor, Tensor, Tensor, Tensor]] = Prepared()
         random = initialise.numpy_generator(generator)
         modes = initialise.modes(initialisation, order)
         log_step = initialise.published_log_step(random, dim, step_limits)
@@ -64,8 +66,8 @@ class S4D(nn.Module):
         check_state("s4d", state, [(x.shape[1], self.dim, self.order, *x.shape[2:4])], self.D)
         equal_steps = check_steps("s4d", dt, x)
         with torch.autocast(x.device.type, enabled=False):
-            steps = (dt[:1, :1] if equal_steps else dt).to(self.D.dtype)[..., None, None] * self.log_step.exp()[:, None]
-            (real, imag), gain = DISCRETISATIONS[self.discretisation](self.eigenvalues(), steps)
+            prepared = self._prepared.find(self, dt) if equal_steps else None
+            real, imag, control, observe = prepared or self._sampled(dt[:1, :1] if equal_steps else dt)
 
             def advance(t: int, states: Tensor) -> Tensor:
                 which = min(t, len(real) - 1)
@@ -75,13 +77,22 @@ class S4D(nn.Module):
                 return torch.cat(moved, 2)
 
             u = siso.to_signal(x.to(self.D.dtype))
-            control, observe = pack(product(gain, from_last_axis(self.B))), pack(self._observe_conjugate())
             if u.device.type == "cpu" and len(x) == 1 and not torch.is_grad_enabled() and not torch.compiler.is_compiling():
                 y, last = _stream_step(pack((real, imag))[0], control[0], observe, u, state[0].flatten(3))
             else:
                 y, last = siso.run(advance, control, observe, u, state[0].flatten(3), self.form)
             y = siso.from_signal(y + self.D[:, None, None] * u, *x.shape[2:4])
         return y, (last.view(state[0].shape),)
+
+    def prepare(self, dt: float) -> None:
+        self._prepared.add(self, dt, self._sampled)
+
+    def _sampled(self, dt: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Decay (real, imaginary), control and observation of the system sampled with the steps."""
+        with torch.autocast(dt.device.type, enabled=False):
+            steps = dt.to(self.D.dtype)[..., None, None] * self.log_step.exp()[:, None]
+            (real, imag), gain = DISCRETISATIONS[self.discretisation](self.eigenvalues(), steps)
+            return real, imag, pack(product(gain, from_last_axis(self.B))), pack(self._observe_conjugate())
 
     def eigenvalues(self) -> Pair:
         """Real parts are negative whatever the parameters are: no state can grow."""

@@ -13,7 +13,10 @@ from saccade.model.temporal.diagonal import diagonal_system
 from saccade.model.temporal.discretise import DISCRETISATIONS
 from saccade.model.temporal.interface import LayerState, check_features, check_option, check_state, check_steps
 from saccade.model.temporal.pairs import Pair, from_last_axis, multiply, pack, product
+from saccade.model.temporal.prepared import Prepared
 from saccade.model.temporal.scan import grouped, linear_scan
+
+Sampled = tuple[Tensor, Tensor, Tensor | None, Tensor]  # weight_in, decay, gain (None: in weight_in), weight_out
 
 
 class S5(nn.Module):
@@ -41,6 +44,7 @@ class S5(nn.Module):
         check_option("s5: timescales", timescales, initialise.TIMESCALES)
         self.dim, self.discretisation, self.bidirectional = dim, discretisation, bidirectional
         self.bandlimit, self.rolloff = bandlimit, rolloff
+        self._prepared: Prepared[Sampled] = Prepared()
         random = initialise.numpy_generator(generator)
         modes = initialise.blocks_of_modes(initialisation, dim, blocks)
         log_step = initialise.published_log_step(random, len(modes.eigenvalues), step_limits)
@@ -72,21 +76,28 @@ class S5(nn.Module):
         shape = (*x.shape[1:4], 2 * len(self.log_step))
         check_state("s5", state, [shape], self.log_step)
         equal_steps = check_steps("s5", dt, x)
-        with torch.autocast(x.device.type, enabled=False):  # what makes the state stays in full precision
-            steps = (dt[:1, :1] if equal_steps else dt).to(self.log_step.dtype)[..., None] * self.log_step.exp()
+        prepared = self._prepared.find(self, dt) if equal_steps else None
+        weight_in, decay, gain, weight_out = prepared or self._sampled(dt[:1, :1] if equal_steps else dt, equal_steps)
+        u = x.to(self.D.dtype).flatten(1, 3)
+        start = state[0].reshape(u.shape[1], -1)
+        if self.bidirectional:
+            y, last = self._both_directions(u, weight_in, decay, gain, weight_out, start)
+        else:
+            y, last = diagonal_system(u, weight_in, decay, gain, weight_out, self.D, start)
+        return y.view(x.shape), (last.view(shape),)
+
+    def prepare(self, dt: float) -> None:
+        self._prepared.add(self, dt, lambda step: self._sampled(step, True))
+
+    def _sampled(self, dt: Tensor, equal_steps: bool) -> Sampled:
+        """The system sampled with the steps; what makes the state stays in full precision."""
+        with torch.autocast(dt.device.type, enabled=False):
+            steps = dt.to(self.log_step.dtype)[..., None] * self.log_step.exp()
             decay, gain = DISCRETISATIONS[self.discretisation](self.eigenvalues(), steps)
             control = from_last_axis(self.B)
             if equal_steps:  # one gain for everyone: into B, once
                 control = product(control, (gain[0].reshape(-1, 1), gain[1].reshape(-1, 1)))
-            weight_in, packed_gain = torch.cat(control), None if equal_steps else pack(gain)
-            weight_out = pack(self._observe_conjugate())
-        u = x.to(self.D.dtype).flatten(1, 3)
-        start = state[0].reshape(u.shape[1], -1)
-        if self.bidirectional:
-            y, last = self._both_directions(u, weight_in, pack(decay), packed_gain, weight_out, start)
-        else:
-            y, last = diagonal_system(u, weight_in, pack(decay), packed_gain, weight_out, self.D, start)
-        return y.view(x.shape), (last.view(shape),)
+            return torch.cat(control), pack(decay), None if equal_steps else pack(gain), pack(self._observe_conjugate())
 
     def _both_directions(self, u, weight_in, decay, gain, weight_out, start) -> tuple[Tensor, Tensor]:
         """As in the paper's listing: a second scan runs from the end of the clip, from rest, with its own half of C."""

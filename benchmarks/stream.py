@@ -1,0 +1,159 @@
+"""Time of a step of a stream from events to boxes, and what of it isn't the network: `python -m benchmarks.stream`.
+
+The Gen1 clip goes through `Stream.push` in portions of 2 ms, at 20 and 200 Hz, on every runtime that is installed; whatever isn't spent
+inside the runtime's step is cutting, frame, boxes and counting. Runtimes take turns, and the best of several rounds counts. One thread.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import saccade
+from saccade.config import presets
+from saccade.deploy.export import export_detector
+from saccade.deploy.runtime import Runtime, RuntimeName, open_runtime
+from saccade.deploy.stream import Stream
+from saccade.model.detector import Detector
+from saccade.model.stepping import Stepping
+from saccade.representation.canvas import Canvas
+from saccade.types import Events, InputError
+
+CLIP = Path(__file__).parents[2] / "shared/data/gen1/clip_td.dat"
+MODELS = ("s5-vit-nano", "s5-vit-s", "s5-vit-b")
+RUNTIMES: dict[RuntimeName, str] = {"torch": "", "onnx": ".onnx", "openvino": ".onnx", "package": ".pt2"}
+PORTION_US = 2_000
+WIDTH, HEIGHT = 304, 240
+SMALL = (160, 128)
+
+
+class Timed:
+    """A runtime that knows how long it was at work, in milliseconds of this process."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime, self.config = runtime, runtime.config
+        self.initial_state, self.prepare = runtime.initial_state, runtime.prepare
+        self.state_to_arrays, self.state_from_arrays = runtime.state_to_arrays, runtime.state_from_arrays
+        self.busy_ms = 0.0
+
+    def step(self, frame: np.ndarray, state: Any, dt: float) -> tuple[np.ndarray, Any]:
+        began = time.process_time()
+        result = self.runtime.step(frame, state, dt)
+        self.busy_ms += 1000 * (time.process_time() - began)
+        return result
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Milliseconds per step."""
+
+    all_ms: float
+    network_ms: float
+
+    @property
+    def rest(self) -> float:
+        return 1 - self.network_ms / self.all_ms
+
+
+def events() -> Events:
+    """Of the clip, or as many random ones where it isn't there."""
+    if CLIP.exists():
+        with saccade.open_events(CLIP) as reader:
+            return Events.join(list(reader))
+    print(f"{CLIP} isn't there: random events instead")
+    random = np.random.default_rng(0)
+    t = np.sort(random.integers(0, 2_000_000, 400_000))
+    return Events(t, random.integers(0, WIDTH, len(t)).astype(np.uint16), random.integers(0, HEIGHT, len(t)).astype(np.uint16),
+                  random.random(len(t)) < 0.5, WIDTH, HEIGHT)  # fmt: skip
+
+
+def portions(whole: Events) -> list[Events]:
+    edges = np.arange(int(whole.t[0]), int(whole.t[-1]) + PORTION_US, PORTION_US)
+    places = whole.t.searchsorted(edges).tolist()
+    return [whole[first:last] for first, last in pairwise(places)]
+
+
+def runtimes(name: str, canvas: Canvas, wanted: list[RuntimeName], folder: Path) -> Iterator[tuple[RuntimeName, Timed]]:
+    torch.manual_seed(0)
+    detector = Detector(presets[name]()).eval()
+    for runtime in wanted:
+        try:
+            path = folder / f"{name}-{canvas.width}{RUNTIMES[runtime]}"
+            if RUNTIMES[runtime] and not path.exists():
+                export_detector(detector, path, height=canvas.height, width=canvas.width, compiled=RUNTIMES[runtime] == ".pt2")
+            yield runtime, Timed(open_runtime(path if RUNTIMES[runtime] else detector, runtime, threads=1))
+        except (InputError, ImportError) as error:
+            print(f"{name} on {runtime}: {error}")
+
+
+def round_of(timed: Timed, parts: list[Events], rate_hz: float, canvas: Canvas, stepping: Stepping, steps: int) -> Measured:
+    """STEPS of a stream, without the first ones, which fill its window."""
+    stream = Stream(timed, rate_hz, canvas=canvas, stepping=stepping)
+    left = iter(parts)
+    while stream.counters.steps < 2:
+        stream.push(next(left))
+    began, busy_ms, before = time.process_time(), timed.busy_ms, stream.counters.steps
+    done = 0
+    while done < steps and (part := next(left, None)) is not None:
+        done += len(stream.push(part))
+    count = stream.counters.steps - before
+    return Measured(1000 * (time.process_time() - began) / count, (timed.busy_ms - busy_ms) / count)
+
+
+def report(
+    name: str, rate_hz: float, canvas: Canvas, parts: list[Events], options: argparse.Namespace, folder: Path
+) -> dict[str, Measured]:
+    opened = dict(runtimes(name, canvas, options.runtimes, folder))
+    best: dict[str, Measured] = {}
+    for _ in range(options.rounds):
+        for runtime, timed in opened.items():
+            one = round_of(timed, parts, rate_hz, canvas, options.stepping, options.steps)
+            best[runtime] = min(best.get(runtime, one), one, key=lambda each: each.all_ms)
+    for runtime, one in best.items():
+        ratio = f"{best['torch'].all_ms / one.all_ms:.2f}" if "torch" in best else ""
+        cells = (
+            f"{name}, {canvas.width} x {canvas.height}",
+            f"{rate_hz:g}",
+            runtime,
+            f"{one.all_ms:.1f}",
+            f"{one.network_ms:.1f}",
+            f"{one.rest:.1%}",
+            ratio,
+        )
+        print(f"| {' | '.join((*cells, f'{1000 / rate_hz / one.all_ms:.2f}'))} |", flush=True)
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", nargs="+", default=list(MODELS))
+    parser.add_argument("--runtimes", nargs="+", default=list(RUNTIMES), choices=list(RUNTIMES))
+    parser.add_argument("--rates", nargs="+", type=float, default=[20.0, 200.0])
+    parser.add_argument("--stepping", choices=("direct", "interleaved"), default="direct")
+    parser.add_argument("--steps", type=int, default=20, help="of each round")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    parts = portions(events())
+    print(
+        "| model, canvas | Hz | runtime | ms a step | network, ms | not the network | torch / this | times real time |\n"
+        "|---|--:|---|--:|--:|--:|--:|--:|"
+    )
+    with tempfile.TemporaryDirectory() as name:
+        for model in options.models:
+            whole = Canvas.pad(WIDTH, HEIGHT, presets[model]().backbone.multiple)
+            for rate_hz in options.rates:
+                report(model, rate_hz, whole, parts, options, Path(name))
+        if "s5-vit-nano" in options.models:
+            report("s5-vit-nano", 100.0, Canvas.scale_to(WIDTH, HEIGHT, SMALL), parts, options, Path(name))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""`saccade detect`: weights + a recording -> boxes, as videos and files."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib.util import find_spec
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+import tyro
+from tqdm import tqdm
+
+from saccade.commands.recordings import AS_STATED, Reading, Recording
+from saccade.commands.simulate import size_of
+from saccade.events.files import check_readable
+from saccade.samples import shipped_weights
+from saccade.training.stop import stop_signals
+from saccade.types import InputError
+
+if TYPE_CHECKING:
+    from saccade.config import DetectorConfig
+    from saccade.deploy.outputs import Output, Outputs, Run
+    from saccade.deploy.stream import Stream
+    from saccade.deploy.tiles import Tiled
+    from saccade.viewer.backdrop import Backdrop
+
+Weights = Annotated[
+    str,
+    tyro.conf.Positional,
+    tyro.conf.arg(
+        metavar="WEIGHTS", help="Weights file (.safetensors, a published checkpoint, with --runtime an exported file), or a name."
+    ),
+]
+From = Annotated[float | None, tyro.conf.arg(name="from")]
+To = Annotated[float | None, tyro.conf.arg(name="to")]
+Rate = Annotated[float, tyro.conf.arg(name="rate")]
+SUFFIXES = (".mp4", ".jsonl", ".csv", ".json", ".npy", ".mcap", ".rrd")
+TRACKED_FROM = 0.1  # scores below --score still continue tracks
+
+
+def detect(
+    weights: Weights,
+    recording: Recording,
+    *,
+    rate_hz: Rate = 20.0,
+    out: tuple[Path, ...] = (),
+    start_s: From = None,
+    end_s: To = None,
+    classes: tuple[str, ...] = (),
+    score: float = 0.3,
+    slow: float = 1.0,
+    window: Literal["sliding", "disjoint"] = "sliding",
+    stepping: Literal["direct", "interleaved"] = "direct",
+    track: bool = True,
+    fit: Literal["auto", "pad", "scale", "tile"] = "auto",
+    size: str | None = None,
+    runtime: Literal["torch", "onnx", "openvino", "package"] = "torch",
+    device: str = "cpu",
+    overwrite: bool = False,
+    opening: Reading = AS_STATED,
+) -> None:
+    """Find objects in RECORDING at any rate: `saccade detect best.safetensors drive.raw --rate 200 --out boxes.mp4 boxes.jsonl`.
+
+    Outputs, several at once: .mp4 (events, boxes, tracks, time), .jsonl (a line a frame), .csv (a line a box, usable as labels), .json
+    (COCO), .npy (Prophesee), .mcap (Foxglove), .rrd (Rerun), and - for JSON lines to a pipe. Each is NAME.part.SUFFIX until it is whole:
+    interrupted, killed or with a full disk the parts stay, and open up to there.
+
+    A sensor of another size than in training needs no other weights. --fit pad shows it to the network pixel by pixel, scale scales its
+    coordinates down into --size, tile cuts it into pieces of --size that overlap, each with a memory of its own, which takes as many
+    times as long. Auto pads, and scales what is more than 1.5 times as large as --size.
+
+    Args:
+        rate_hz: Answers per second of event time.
+        out: Files to write, kinds by suffix; if not given RECORDING_detected.mp4 and .jsonl in this folder.
+        start_s: Begin at this time of the recording, in seconds as `saccade info` prints them.
+        end_s: End at this time.
+        classes: Only these.
+        score: Only boxes of at least this score; tracks go on through lower ones.
+        slow: Slow motion of the video, how many times. It shows 60 pictures a second at the most and leaves out the others.
+        window: Sliding windows keep their length at any rate, disjoint ones are as long as the step.
+        stepping: State that a frame goes on from. Direct: of the frame before; interleaved: of the one a training window before.
+        track: Ids that stay with objects; --no-track leaves them out.
+        fit: How a sensor of any size is shown to the network.
+        size: Width x height that the network knows; if not given 304x240 (Gen1), 640x360 (halved 1 Mpx), or that of an exported file.
+        runtime: What computes the network; other than torch for files of `saccade export`.
+        device: Of torch: cpu or cuda.
+        overwrite: Replace files of --out that exist.
+    """
+    _check(rate_hz, score, slow, start_s, end_s)
+    file = weights_file(weights)
+    known = None if size is None else size_of(size)
+    paths = out or _standard(recording)
+    check_outputs(paths, recording, overwrite)
+    with opening.open(recording) as reader:
+        start_us = reader.start_us if start_s is None else round(start_s * 1e6)
+        end_us = reader.end_us if end_s is None else min(round(end_s * 1e6), reader.end_us)
+        if start_us >= end_us:
+            here = f"{reader.start_us / 1e6:g} to {reader.end_us / 1e6:g} s"
+            raise InputError(f"{recording}: nothing between --from and --to; the recording has {here}")
+        from saccade.deploy.outputs import Run
+        from saccade.deploy.runtime import open_runtime
+        from saccade.deploy.tiles import open_stream
+        from saccade.viewer.backdrop import Backdrop
+
+        opened = open_runtime(file, runtime, device)
+        wanted = class_indices(classes, opened.config)
+        options = {"window": window, "stepping": stepping, "score": min(score, TRACKED_FROM) if track else score, "tracker": track}
+        stream = open_stream(opened, rate_hz, reader.width, reader.height, fit, known, **options)
+        run = Run(
+            recording=recording.name, width=reader.width, height=reader.height, classes=opened.config.classes, rate_hz=rate_hz,
+            start_us=start_us, end_us=end_us, slow=slow,
+        )  # fmt: skip
+        # Without limits a recording may be out of order; between limits that would be an error.
+        events = reader.stream(None if start_s is None else start_us, None if end_s is None else end_us)
+        _run(stream, Backdrop(events, reader.width, reader.height, opened.config.window_us), run, open_outputs(paths, run), wanted, score)
+
+
+def _run(stream: "Stream | Tiled", backdrop: "Backdrop", run: "Run", outputs: "Outputs", wanted: np.ndarray, score: float) -> None:
+    frames, boxes, tracks, began_s, time_us = 0, 0, set[int](), time.perf_counter(), run.start_us
+    try:
+        with stop_signals() as asked, outputs, _bar(run) as bar:
+            for found in stream.run(backdrop):
+                shown = found[np.isin(found.classes, wanted) & (found.scores >= score)]
+                look = lru_cache(maxsize=1)(lambda end_us=found.time_us: backdrop.frame(end_us))
+                outputs.write(shown, look if outputs.wants_frames else None)
+                backdrop.forget(found.time_us)
+                frames, boxes, time_us = frames + 1, boxes + len(shown), found.time_us
+                tracks |= set() if shown.tracks is None else set(shown.tracks[shown.tracks >= 0].tolist())
+                bar.update((found.time_us - run.start_us) / 1e6 - bar.n)
+                if asked:  # between two frames: every output has the same ones
+                    raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_left(outputs, time_us)) from None
+    except InputError as error:
+        if not frames:  # it couldn't begin
+            outputs.discard()
+            raise
+        raise InputError(f"{error}; {_left(outputs, time_us)}") from error
+    seconds = time.perf_counter() - began_s
+    speed = (run.end_us - run.start_us) / 1e6 / seconds
+    files = [output.path for output in outputs.outputs if str(output.path) != "-"]
+    where = sys.stdout if len(files) == len(outputs.outputs) else sys.stderr  # a pipe gets JSON lines only
+    print(f"{frames:,} frames at {run.rate_hz:g} Hz, {boxes:,} boxes, {len(tracks):,} tracks, {speed:.2g} x real time", file=where)
+    for path in files:
+        print(f"{path}: {path.stat().st_size / 1e6:.2f} MB", file=where)
+
+
+def weights_file(weights: str) -> Path:
+    """Of a path, or of a name of weights that come with saccade."""
+    path, shipped = Path(weights), shipped_weights()
+    if not path.exists() and weights in shipped:
+        return shipped[weights]
+    if not path.exists() and not path.suffix and path.name == weights:
+        names = ", ".join(shipped) or "none yet"
+        raise InputError(f"{weights}: no such file, and no weights of that name come with saccade (shipped: {names}); give a weights file")
+    if not path.is_dir():  # an exported package may be a folder; its runtime looks into it
+        check_readable(path)
+    return path
+
+
+def class_indices(names: tuple[str, ...], config: "DetectorConfig") -> np.ndarray:
+    """Of the chosen classes; of all if none is chosen."""
+    chosen = [name.strip() for text in names for name in text.split(",") if name.strip()]
+    unknown = [name for name in chosen if name not in config.classes]
+    if unknown:
+        raise InputError(f"--classes {' '.join(unknown)}: not of {config.name}; it knows {', '.join(config.classes)}")
+    return np.array([index for index, name in enumerate(config.classes) if name in chosen or not chosen])
+
+
+def check_outputs(paths: tuple[Path, ...], recording: Path, overwrite: bool) -> None:
+    """Before anything is computed."""
+    for path in paths:
+        if str(path) == "-":
+            continue
+        if path.suffix.lower() not in SUFFIXES:
+            raise InputError(f"{path}: unknown suffix {path.suffix!r}; expected {', '.join(SUFFIXES)}, or - for a pipe")
+        if paths.count(path) > 1 or path.resolve() == recording.resolve():
+            raise InputError(f"{path}: named twice, or the recording itself; every file of --out needs a name of its own")
+        if path.exists() and (not overwrite or path.is_dir()):
+            raise InputError(f"{path}: exists already; give another name, or --overwrite to replace it")
+
+
+def open_outputs(paths: tuple[Path, ...], run: "Run") -> "Outputs":
+    """By suffix; all or none."""
+    from saccade.deploy.outputs import Outputs
+    from saccade.deploy.outputs_arrays import Boxes, Coco
+    from saccade.deploy.outputs_text import Csv, JsonLines, StandardOutput
+    from saccade.viewer.detections_video import Video
+    from saccade.viewer.foxglove import Mcap
+    from saccade.viewer.rerun_log import Rrd
+
+    kinds: dict[str, type[Output]] = {
+        ".mp4": Video, ".jsonl": JsonLines, ".csv": Csv, ".json": Coco, ".npy": Boxes, ".mcap": Mcap, ".rrd": Rrd,
+    }  # fmt: skip
+    outputs = Outputs([])
+    try:
+        for path in paths:
+            outputs.outputs.append(StandardOutput(path, run) if str(path) == "-" else kinds[path.suffix.lower()](path, run))
+    except BaseException:
+        outputs.discard()
+        raise
+    return outputs
+
+
+def _standard(recording: Path) -> tuple[Path, ...]:
+    video = (Path(f"{recording.stem}_detected.mp4"),) if find_spec("av") else ()
+    return (*video, Path(f"{recording.stem}_detected.jsonl"))
+
+
+def _check(rate_hz: float, score: float, slow: float, start_s: float | None, end_s: float | None) -> None:
+    for name, value in (("rate", rate_hz), ("slow", slow)):
+        if not 0 < value < float("inf"):
+            raise InputError(f"--{name} {value}: expected a number above 0")
+    if not 0 <= score <= 1:
+        raise InputError(f"--score {score}: expected 0 to 1")
+    if not all(isfinite(limit) for limit in (start_s, end_s) if limit is not None):
+        raise InputError(f"--from {start_s} --to {end_s}: expected seconds, as `saccade info` prints them")
+
+
+def _left(outputs: "Outputs", time_us: int) -> str:
+    names = ", ".join(map(str, outputs.parts))
+    return f"what was detected until {time_us / 1e6:.3f} s is in {names}" if names else "nothing was left half-written"
+
+
+@contextmanager
+def _bar(run: "Run") -> Iterator[tqdm]:
+    shape = "{desc} {percentage:3.0f} %|{bar}| {n:,.2f} of {total:,.2f} s [{elapsed} < {remaining}]"
+    total = (run.end_us - run.start_us) / 1e6
+    with tqdm(total=total, desc=f"detecting at {run.rate_hz:g} Hz", bar_format=shape, leave=False, disable=None) as bar:
+        yield bar

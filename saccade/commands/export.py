@@ -1,0 +1,87 @@
+"""`saccade export`: weights -> a file that runs without saccade."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from saccade.types import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from saccade.config import DetectorConfig
+
+WeightsFile = Annotated[
+    Path,
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="WEIGHTS", help="Weights of saccade (.safetensors) or a published checkpoint (S5-ViT, RVT)."),
+]
+Out = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="File to write: .onnx, or .pt2 for torch itself.")]
+CALIBRATION_FRAMES = 64
+
+
+def export(
+    weights: WeightsFile,
+    out: Out,
+    *,
+    size: str = "240x304",
+    quantise: Literal["none", "int8"] = "none",
+    calibrate: Path | None = None,
+    compile: bool = False,
+    overwrite: bool = False,
+) -> None:
+    """Write the detector as one graph: frames, dt and state go in, boxes and state come out, so one file serves every rate.
+
+    The file is compared with torch before it takes its name; one that differs is not written. It says itself what it needs: names and
+    shapes of inputs, opset and the detector's settings are in its metadata. examples/run_onnx.py runs it with numpy.
+
+    Args:
+        size: Height x width of the frames, which the graph fixes; any number of streams can share a batch.
+        quantise: int8 for convolutions and linear layers (.onnx only): smaller, less exact; needs --calibrate.
+        calibrate: A recording, of which int8 learns the ranges of values; the first 64 windows are taken.
+        compile: Compile a .pt2 for this machine with AOTInductor (needs a C++ compiler).
+        overwrite: Replace OUT if it exists.
+    """
+    if out.exists() and not overwrite:
+        raise InputError(f"{out}: exists already; give another name, or --overwrite to replace it")
+    height, width = _sides(size)
+    from saccade.deploy.export import SUFFIXES, export_detector
+    from saccade.model.weights import load_detector
+
+    if out.suffix not in SUFFIXES:
+        raise InputError(f"{out}: expected a name that ends in {' or '.join(SUFFIXES)}")
+    detector = load_detector(weights)
+    frames = None if calibrate is None else _frames(calibrate, detector.config, height, width)
+    started = time.perf_counter()
+    difference = export_detector(detector, out, height=height, width=width, compiled=compile, quantise=quantise, calibration=frames)
+    took_s = time.perf_counter() - started
+    print(f"{out}: {detector.config.name}, {out.stat().st_size / 1e6:.1f} MB in {took_s:.0f} s, frames up to {height} x {width}, any rate")
+    print(f"largest difference to torch: boxes {difference.box_px:.2g} px, scores {difference.score:.2g}")
+
+
+def _sides(size: str) -> tuple[int, int]:
+    height, cross, width = size.partition("x")
+    if not (cross and height.isdecimal() and width.isdecimal() and int(height) and int(width)):
+        raise InputError(f"--size {size}: expected height x width in pixels, as 240x304")
+    return int(height), int(width)
+
+
+def _frames(path: Path, config: "DetectorConfig", height: int, width: int) -> "np.ndarray":
+    from itertools import islice
+
+    import numpy as np
+
+    from saccade.events.open import open_events
+    from saccade.representation.canvas import Canvas
+    from saccade.representation.frames import frames
+
+    with open_events(path) as reader:
+        multiple = config.backbone.multiple
+        canvas = Canvas.scale_to(reader.width, reader.height, (width, height), multiple)
+        found = frames(reader, 1e6 / config.window_us, window_us=config.window_us, bins=config.bins, canvas=canvas)
+        taken = [frame.data for frame in islice(found, CALIBRATION_FRAMES)]
+    if not taken:
+        raise InputError(f"{path}: holds no whole window of {config.window_us / 1000:g} ms; give a longer recording for --calibrate")
+    return np.stack(taken)

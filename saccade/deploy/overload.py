@@ -1,0 +1,115 @@
+"""LIVE SOURCE -> PORTIONS with their time of arrival: a thread listens while the network computes, and the queue between is bounded."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+from types import TracebackType
+
+from saccade.types import Events, InputError
+
+WAIT_S = 0.5  # for a thread that ends
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Portion:
+    events: Events
+    arrived_s: float  # time.perf_counter()
+
+
+class Feed:
+    """Reads a source in a thread of its own. At most MOST events wait.
+
+    Beyond that a source that can wait (`patient`: a pipe, a connection, a file) does; of others the oldest events are dropped and counted,
+    because a camera's driver would drop the newest without saying so.
+    """
+
+    def __init__(self, source: Iterable[Events], most: int) -> None:
+        if most < 1:
+            raise InputError(f"stream: queue={most} must be at least 1 event")
+        self.source, self.most = source, most
+        self.patient = bool(getattr(source, "patient", False))
+        self.dropped = 0
+        self.error: BaseException | None = None
+        self.ended = False
+        self._portions: deque[Portion] = deque()
+        self._events = 0
+        self._stopped = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._read, name="saccade-feed", daemon=True)
+
+    def __enter__(self) -> "Feed":
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        close = getattr(self.source, "close", None)
+        if close is not None:
+            close()
+        self._thread.join(WAIT_S)  # a source that hangs inside a driver is left behind: the thread is a daemon
+
+    def take(self, timeout_s: float) -> list[Portion]:
+        """All portions that wait; after at most so long none. `ended` is true when none will come any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._portions or self.ended, max(timeout_s, 0))
+            portions, self._events = list(self._portions), 0
+            self._portions.clear()
+            self._changed.notify_all()
+            return portions
+
+    @property
+    def waits(self) -> bool:
+        """Whether `take` would return at once."""
+        return bool(self._portions) or self.ended
+
+    @property
+    def over(self) -> bool:
+        """Whether all was taken."""
+        return self.ended and not self._portions
+
+    def _read(self) -> None:
+        try:
+            for events in self.source:
+                self._put(events)
+                if self._stopped:
+                    break
+        except BaseException as error:  # it belongs to whoever takes the portions
+            self.error = error
+        with self._changed:
+            self.ended = True
+            self._changed.notify_all()
+
+    def _put(self, events: Events) -> None:
+        portion = Portion(events, time.perf_counter())
+        with self._changed:
+            if self.patient:
+                self._changed.wait_for(lambda: self._stopped or not self._portions or self._events + len(events) <= self.most)
+            self._portions.append(portion)
+            self._events += len(events)
+            while self._events > self.most and len(self._portions) > 1:
+                dropped = len(self._portions.popleft().events)
+                self.dropped += dropped
+                self._events -= dropped
+            self._changed.notify_all()
+
+
+class Overload:
+    """Whether windows that wait should be merged: when steps take longer than the period, or when more than MOST wait after a hiccup."""
+
+    def __init__(self, most: int) -> None:
+        if most < 1:
+            raise InputError(f"stream: most_waiting={most} must be at least 1 window")
+        self.most = most
+        self._took_s: deque[float] = deque([0.0] * 5, maxlen=5)
+
+    def stepped(self, seconds: float) -> None:
+        self._took_s.append(seconds)
+
+    def merges(self, waiting: int, period_s: float) -> bool:
+        """WAITING windows are complete, the next one included."""
+        return waiting > 1 and (waiting > self.most or median(self._took_s) > period_s)

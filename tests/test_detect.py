@@ -1,0 +1,263 @@
+"""`saccade detect` as a user meets it: outputs that agree, any sensor, and runs that are cut off in the middle."""
+
+import json
+import lzma
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from saccade import cli
+from saccade.config import s5_vit_nano
+from saccade.datasets.coco import read_coco
+from saccade.datasets.label_csv import read_csv
+from saccade.datasets.labels import RawLabels, read_boxes
+from saccade.deploy.outputs_text import read_json_lines
+from saccade.deploy.stream import Stream
+from saccade.events.open import open_events
+from saccade.model.detector import Detector
+from saccade.model.weights import load_detector, save_detector
+from saccade.samples import STREET, shipped_weights
+from saccade.types import Detections, InputError
+
+ROOT = Path(__file__).parents[1]
+CLASSES = s5_vit_nano().classes
+FORMATS = ["jsonl", "csv", "json", "npy", "mp4"]
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Untrained: its boxes are anywhere, but they are boxes."""
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("weights") / "untrained.safetensors"
+    save_detector(Detector(s5_vit_nano()), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def score(weights: Path) -> float:
+    """That about four boxes a frame reach."""
+    found = streamed(weights, rate_hz=20, score=0.0)
+    return float(np.median([np.sort(one.scores)[-4] for one in found]))
+
+
+def streamed(weights: Path, **options) -> list[Detections]:
+    with open_events(STREET) as reader:
+        return list(Stream(load_detector(weights), **options).run(reader.stream(200_000, 600_000)))
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "saccade.cli", "detect", *map(str, arguments)]
+
+
+def read(path: Path) -> RawLabels:
+    if path.suffix == ".csv":
+        return read_csv(path, CLASSES, STREET)
+    return read_coco(path, STREET.name, CLASSES, STREET) if path.suffix == ".json" else read_boxes(path)
+
+
+def pictures(path: Path) -> int:
+    av = pytest.importorskip("av", reason="PyAV isn't installed")
+    with av.open(str(path)) as container:
+        return sum(1 for _ in container.decode(video=0))
+
+
+def assert_agree(folder: Path, stem: str, lost: int = 0) -> list[Detections]:
+    """All files say what the JSON lines say, COCO's but for its last LOST frames; the video plays."""
+    found = list(read_json_lines(folder / f"{stem}.jsonl"))
+    for suffix in ("csv", "json", "npy"):
+        labels = read(folder / f"{stem}.{suffix}")
+        ends = labels.instants_us[-1] if suffix == "json" and lost else found[-1].time_us
+        expected = [one for one in found if one.time_us <= ends]
+        assert len(found) - len(expected) <= lost
+        assert labels.t.tolist() == [one.time_us for one in expected for _ in range(len(one))]
+        np.testing.assert_allclose(labels.boxes, np.concatenate([one.boxes for one in expected]), atol=1e-3)
+        assert labels.tracks.tolist() == [track for one in expected for track in one.tracks.tolist()]  # type: ignore[union-attr]
+    return found
+
+
+def test_all_outputs_say_what_the_stream_says(weights: Path, score: float, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    paths = tuple(tmp_path / f"a.{suffix}" for suffix in FORMATS)
+    cli.detect(str(weights), STREET, rate_hz=50, out=paths, start_s=0.2, end_s=0.6, score=score, slow=2)
+    assert all(path.exists() for path in paths)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in paths)
+    found = assert_agree(tmp_path, "a")
+    expected = streamed(weights, rate_hz=50, score=min(score, 0.1), tracker=True)
+    assert [one.time_us for one in found] == [one.time_us for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        kept = other.scores >= score
+        np.testing.assert_array_equal(one.boxes, other.boxes[kept])
+        np.testing.assert_array_equal(one.tracks, other.tracks[kept])  # type: ignore[index]
+    assert pictures(tmp_path / "a.mp4") == len(found)
+    assert f"{len(found)} frames at 50 Hz" in capsys.readouterr().out
+
+
+def test_classes_and_tracks_can_be_left_out(weights: Path, score: float, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    cli.detect(str(weights), STREET, out=(path,), end_s=0.5, score=score, classes=("pedestrian",), track=False)
+    found = list(read_json_lines(path))
+    assert {index for one in found for index in one.classes.tolist()} == {CLASSES.index("pedestrian")}
+    assert all(one.tracks is None for one in found)
+
+
+def test_a_pipe_gets_json_lines(weights: Path, score: float) -> None:
+    result = subprocess.run(
+        command(weights, STREET, "--out", "-", "--to", 0.3, "--score", score), capture_output=True, text=True, cwd=ROOT, timeout=300
+    )
+    assert "6 frames" in result.stderr
+    assert [json.loads(line)["time_us"] for line in result.stdout.splitlines()] == [50_000 * (i + 1) for i in range(6)]
+
+
+def started(weights: Path, score: float, folder: Path, frames: int, **options) -> subprocess.Popen:
+    """A run at 200 Hz that has written so many frames."""
+    out = [folder / f"a.{suffix}" for suffix in FORMATS]
+    arguments = command(weights, STREET, "--rate", 200, "--score", score, "--slow", 10, "--out", *out)
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, **options)
+    part = folder / "a.part.jsonl"
+    deadline = time.monotonic() + 200
+    while process.poll() is None and time.monotonic() < deadline:
+        if part.exists() and part.read_bytes().count(b"\n") >= frames:
+            break
+        time.sleep(0.05)
+    return process
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["Ctrl-C", "terminated", "killed"])
+def test_a_run_that_is_ended_leaves_readable_parts(number: int, weights: Path, score: float, tmp_path: Path) -> None:
+    process = started(weights, score, tmp_path, frames=100)
+    process.send_signal(number)
+    _, told = process.communicate(timeout=60)
+    assert not any((tmp_path / f"a.{suffix}").exists() for suffix in FORMATS)
+    found = assert_agree(tmp_path, "a.part", lost=64 if number == signal.SIGKILL else 0)
+    assert len(found) >= 100
+    assert 0 <= len(found) - pictures(tmp_path / "a.part.mp4") <= 12  # fragments of half a second at 20 pictures a second
+    if number != signal.SIGKILL:
+        assert process.returncode == 130
+        assert f"what was detected until {found[-1].time_us / 1e6:.3f} s is in" in told
+        assert all(f"a.part.{suffix}" in told for suffix in FORMATS)
+        assert "Traceback" not in told
+
+
+def _limited(folder: Path) -> dict[str, Callable[[], None]]:
+    return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))}
+
+
+def _small_disk(folder: Path) -> dict[str, Callable[[], None]]:
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(folder)], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("a small disk can't be mounted here: needs root")
+    return {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("disk", [_limited, _small_disk], ids=["largest file", "full disk"])
+def test_a_full_disk_ends_the_run_with_one_line(disk, weights: Path, score: float, tmp_path: Path) -> None:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    options = disk(folder)
+    try:
+        process = started(weights, score, folder, frames=10**9, **options)
+        _, told = process.communicate(timeout=60)
+        assert process.returncode == 2, told
+        assert len([line for line in told.splitlines() if line.startswith("saccade: ")]) == 1
+        assert "can't go on writing at" in told
+        assert "Traceback" not in told
+        found = list(read_json_lines(folder / "a.part.jsonl"))
+        assert len(found) >= 50
+        for suffix in ("csv", "json", "npy"):
+            labels = read(folder / f"a.part.{suffix}")
+            boxes = np.concatenate([one.boxes for one in found])
+            rows = min(len(labels.t), len(boxes))  # one may be a frame ahead of the other
+            assert abs(len(labels.t) - len(boxes)) < 0.1 * len(boxes) + 64 * 8
+            np.testing.assert_allclose(labels.boxes[:rows], boxes[:rows], atol=1e-3)
+        assert pictures(folder / "a.part.mp4") >= 30
+    finally:
+        if disk is _small_disk:
+            subprocess.run(["umount", str(folder)], check=False)
+
+
+def real(name: str, shared: Path, tmp_path: Path) -> Path:
+    path = shared / "data" / name
+    if path.suffix != ".xz":
+        return path
+    with lzma.open(path) as packed, (tmp_path / path.stem).open("wb") as file:
+        shutil.copyfileobj(packed, file)
+    return tmp_path / path.stem
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "fit"),
+    [
+        ("gen1/clip_td.dat", (304, 240), "auto"),
+        ("davis346_cars/cars.aedat4", (346, 260), "auto"),
+        ("prophesee/imx636_10.8s.dat.xz", (1280, 720), "auto"),
+        pytest.param("prophesee/imx636_10.8s.dat.xz", (1280, 720), "tile", marks=pytest.mark.slow),
+    ],
+)
+def test_real_recordings_of_any_size(name: str, size: tuple[int, int], fit, weights: Path, shared: Path, tmp_path: Path) -> None:
+    """Boxes lie on the sensor, and reach all over it: they were mapped back."""
+    recording = real(name, shared, tmp_path)
+    with open_events(recording) as reader:
+        end_s = reader.start_us / 1e6 + 0.3
+    cli.detect(str(weights), recording, out=(tmp_path / "a.csv", tmp_path / "a.jsonl"), end_s=end_s, score=0.0, fit=fit)
+    found = list(read_json_lines(tmp_path / "a.jsonl"))
+    assert 4 <= len(found) <= 7
+    boxes = np.concatenate([one.boxes for one in found])
+    assert boxes.min() >= 0
+    assert (boxes[:, 2:].max(axis=0) <= size).all()
+    assert (boxes[:, 2:].max(axis=0) > 0.9 * np.array(size)).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"weights": "nano-of-nobody"}, "shipped: "),
+        ({"weights": "nothing.safetensors"}, "no such file"),
+        ({"classes": ("tram",)}, "it knows car, pedestrian"),
+        ({"out": (Path("a.avi"),)}, "unknown suffix '.avi'"),
+        ({"out": (Path("a.csv"), Path("a.csv"))}, "named twice"),
+        ({"out": (Path("a.mp4"), Path("a.csv"), Path("nowhere") / "b.csv")}, "can't write there"),
+        ({"rate_hz": 0.0}, "--rate 0.0"),
+        ({"score": 2.0}, "expected 0 to 1"),
+        ({"start_s": 100.0}, "nothing between --from and --to"),
+        ({"size": "large"}, "160x128"),
+    ],
+)
+def test_wrong_input_is_named(change: dict, told: str, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = {"weights": str(weights), "recording": STREET, "out": (Path("a.csv"),)} | change
+    with pytest.raises(InputError, match=told):
+        cli.detect(**options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_exists_is_not_replaced_unasked(weights: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("mine")
+    with pytest.raises(InputError, match="--overwrite"):
+        cli.detect(str(weights), STREET, out=(path,), end_s=0.2)
+    assert path.read_text() == "mine"
+    cli.detect(str(weights), STREET, out=(path,), end_s=0.2, overwrite=True)
+    assert len(list(read_json_lines(path))) > 2
+
+
+def test_shipped_weights_go_by_name() -> None:
+    for name, path in shipped_weights().items():
+        assert path.is_file()
+        assert path.stem == name
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands that are started run this copy of saccade."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
