@@ -67,6 +67,7 @@ class DetectorConfig:
     bins: int = 10  # per window and polarity
     histogram: Literal["exact", "published"] = "exact"  # published: bins from the first to the last event, counters that wrap
     halved: Literal["no", "events", "published"] = "no"  # the sensor at half resolution, as for 1 Mpx; published: odd pixels only
+    trained_size: tuple[int, int] | None = None  # width and height of the frames of the training; others work, objects should look as large
     notes: str = ""  # where the weights come from
 
     def __post_init__(self) -> None:
@@ -74,6 +75,8 @@ class DetectorConfig:
             raise InputError(f"{self.name}: backbone.channels={self.backbone.channels} must be 2 x bins={self.bins}")
         if not self.classes or len(set(self.classes)) != len(self.classes):
             raise InputError(f"{self.name}: classes={self.classes} must be at least one name, and each once")
+        if self.trained_size is not None and min(self.trained_size) < 1:
+            raise InputError(f"{self.name}: trained_size={self.trained_size} must be a width and a height of at least 1 pixel")
         for name in ("bottlenecks", "head_width", "window_us", "bins"):
             if getattr(self, name) < 1:
                 raise InputError(f"{self.name}: {name}={getattr(self, name)} must be positive")
@@ -110,6 +113,8 @@ def _build(kind: Any, value: Any, where: str) -> Any:
             raise InputError(f"{where}={value!r}: expected one of {', '.join(map(str, get_args(kind)))}")
         return value
     kinds = get_args(kind) or (kind,)
+    if isinstance(value, list) and (pair := next((item for item in kinds if get_origin(item) is tuple), None)) is not None:
+        return _build(pair, value, where)
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if type(value) not in kinds:

@@ -17,7 +17,9 @@ MUCH_LARGER = 1.5  # objects that are larger than in training by more than this 
 
 
 def known_size(config: DetectorConfig) -> Size:
-    """Of the frames that the network was trained on, where nobody says: Gen1's, or the halved 1 Mpx."""
+    """Of the frames that the network was trained on; published weights don't say: Gen1's, or the halved 1 Mpx."""
+    if config.trained_size is not None:
+        return config.trained_size
     return GEN1_SIZE if config.halved == "no" else ONE_MPX_SIZE
 
 

@@ -30,11 +30,12 @@ def build_detector(settings: TrainingSettings, dataset: Dataset, config: Detecto
             config = config or presets[settings.model]()
             backbone = replace(config.backbone, split=settings.split)
             classes, halved, histogram = tuple(dataset.classes), settings.halved, settings.histogram
-            return Detector(replace(config, backbone=backbone, classes=classes, halved=halved, histogram=histogram)).train()
+            known = {"backbone": backbone, "classes": classes, "halved": halved, "histogram": histogram, "trained_size": _size(dataset)}
+            return Detector(replace(config, **known)).train()  # type: ignore[arg-type]
         if not Path(settings.model).exists():
             raise InputError(f"training: model={settings.model!r} is neither a weights file nor one of {', '.join(presets)}")
         weights = read_weights(settings.model)
-        detector = Detector(replace(weights.config, classes=tuple(dataset.classes)))
+        detector = Detector(replace(weights.config, classes=tuple(dataset.classes), trained_size=_size(dataset)))
     tensors = dict(weights.tensors)
     if weights.config.classes != tuple(dataset.classes):
         log.warning("%s knows %s; its class outputs start anew for %s", settings.model, weights.config.classes, tuple(dataset.classes))
@@ -42,6 +43,12 @@ def build_detector(settings: TrainingSettings, dataset: Dataset, config: Detecto
         tensors.update(fresh)
     detector.load_state_dict(tensors)
     return detector.train()
+
+
+def _size(dataset: Dataset) -> tuple[int, int] | None:
+    if not dataset.recordings:
+        return None
+    return max(recording.width for recording in dataset.recordings), max(recording.height for recording in dataset.recordings)
 
 
 def check_half_precision(device: torch.device) -> None:

@@ -213,8 +213,12 @@ def test_other_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", presets)
 def test_every_configuration_survives_json(name: str) -> None:
     config = presets[name]()
+    sized = replace(config, trained_size=(304, 240))
     assert DetectorConfig.from_json(config.to_json()) == config
+    assert DetectorConfig.from_json(sized.to_json()) == sized
     assert config.name == name
+    with pytest.raises(InputError, match="trained_size"):
+        DetectorConfig.from_json(sized.to_json().replace("[304, 240]", "[304]"))
 
 
 @pytest.mark.parametrize(

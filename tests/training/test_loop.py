@@ -198,6 +198,7 @@ def test_it_starts_from_weights_of_other_classes(tmp_path: Path, weights: str) -
     fit(three, None, tmp_path, tiny_settings(model=weights, steps=1, learning_rate=1e-12))
     old, new = read_weights(weights).tensors, read_weights(tmp_path / "final.safetensors")
     assert new.config.classes == ("bright", "dark", "grey")
+    assert new.config.trained_size == (three.recordings[0].width, three.recordings[0].height)
     changed = {name for name, value in new.tensors.items() if value.shape != old[name].shape}
     assert changed == {f"head.scales.{scale}.classes.{part}" for scale in range(3) for part in ("weight", "bias")}
 
