@@ -64,6 +64,7 @@ def exported(detector: Detector, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["onnx", "openvino"])
 def test_200_steps_at_changing_rates_are_those_of_torch(detector: Detector, exported: Path, runtime: str) -> None:
     difference = compare(opened(exported, runtime), detector, rates(200))
@@ -90,11 +91,13 @@ def test_a_compiled_package_is_the_same(detector: Detector, tmp_path: Path) -> N
     assert compare(opened(tmp_path / "compiled.pt2", "package"), detector, rates(200)).is_small
 
 
+@pytest.mark.slow
 def test_the_comparison_sees_other_weights(exported: Path) -> None:
     torch.manual_seed(1)
     assert not compare(open_runtime(exported, "onnx"), Detector(presets["s5-vit-nano"]()).eval()).is_small  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_streams_in_a_batch_have_their_own_rates(exported: Path) -> None:
     """The graph itself: a batch of two is two batches of one, each with its dt."""
     import onnxruntime
@@ -113,6 +116,7 @@ def test_streams_in_a_batch_have_their_own_rates(exported: Path) -> None:
             np.testing.assert_allclose(one[0], both[sample], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_file_says_what_it_needs(detector: Detector, exported: Path) -> None:
     import onnx
 
@@ -127,6 +131,7 @@ def test_the_file_says_what_it_needs(detector: Detector, exported: Path) -> None
     assert not [value for value in model.graph.value_info if value.type.tensor_type.elem_type in complex_types]
 
 
+@pytest.mark.slow
 def test_the_state_of_torch_goes_on_in_onnx(detector: Detector, exported: Path) -> None:
     first, second = np.random.default_rng(0).poisson(0.3, (2, 20, HEIGHT, WIDTH)).astype(np.uint8)
     ours, theirs = open_runtime(detector), open_runtime(exported, "onnx")
@@ -139,6 +144,7 @@ def test_the_state_of_torch_goes_on_in_onnx(detector: Detector, exported: Path) 
         theirs.state_from_arrays({})
 
 
+@pytest.mark.slow
 def test_the_example_runs_without_saccade(detector: Detector, exported: Path, tmp_path: Path) -> None:
     frames = np.random.default_rng(0).poisson(0.3, (2, 20, HEIGHT, WIDTH)).astype(np.uint8)
     np.save(tmp_path / "frames.npy", frames)
@@ -150,6 +156,7 @@ def test_the_example_runs_without_saccade(detector: Detector, exported: Path, tm
     assert float(lines[0].split()[2]) == pytest.approx((rows[:, 4] * rows[:, 5:].max(1)).max(), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_another_size_is_refused(exported: Path) -> None:
     runtime = open_runtime(exported, "onnx")
     state = runtime.initial_state(64, 96)  # what it was padded to
@@ -180,6 +187,7 @@ def test_files_that_are_not_ours_are_refused(detector: Detector, tmp_path: Path,
         open_runtime(tmp_path / f"noise{suffix}", runtime, device="cuda")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["onnx", "openvino"])
 def test_an_onnx_file_of_somebody_else_is_refused(exported: Path, tmp_path: Path, runtime) -> None:
     import onnx
