@@ -1,5 +1,7 @@
 """ONNX FILE -> Runtime, through OpenVINO, which reads the same file."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,7 +29,10 @@ def open_openvino(path: Path | str, threads: int | None = None) -> ExportedRunti
         core = openvino.Core()
         model = core.read_model(path)
         said = model.get_rt_info()["framework"].items() if model.has_rt_info("framework") else ()
-        signature = Signature.from_metadata(path, {name: str(value.value) for name, value in said})
+        metadata = {name: str(value.value) for name, value in said}
+        signature = Signature.from_metadata(path, metadata)
+        if "quantised" in metadata:
+            _check_whole_numbers(path)
         # The batch stays open: with a batch of one, OpenVINO 2026.4 takes S5's complex product for a rotary embedding, and fails.
         request = core.compile_model(model, "CPU", settings).create_infer_request()
     except RuntimeError as error:
@@ -39,3 +44,19 @@ def open_openvino(path: Path | str, threads: int | None = None) -> ExportedRunti
         return [found[name] for name in outputs]
 
     return ExportedRuntime(path, signature, run)
+
+
+def _check_whole_numbers(path: Path) -> None:
+    """Some virtual machines offer instructions for int8 (AMX) and then refuse them, which ends the process: another one tries first."""
+    code = (
+        "import sys, numpy, openvino\n"
+        "model = openvino.compile_model(sys.argv[1], 'CPU', {'INFERENCE_PRECISION_HINT': 'f32'})\n"
+        "zeros = lambda port: numpy.zeros([1, *(side.get_length() for side in list(port.partial_shape)[1:])], port.element_type.to_dtype())\n"
+        "model({port.any_name: zeros(port) for port in model.inputs})"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True).returncode
+    if ended < 0:
+        raise InputError(
+            f"{path}: int8 in OpenVINO ends a process on this machine with signal {-ended}; take runtime onnx, or set "
+            "ONEDNN_MAX_CPU_ISA=AVX512_CORE_VNNI before the start"
+        )
