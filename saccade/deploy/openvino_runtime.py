@@ -51,8 +51,8 @@ def _check_whole_numbers(path: Path) -> None:
     code = (
         "import sys, numpy, openvino\n"
         "model = openvino.compile_model(sys.argv[1], 'CPU', {'INFERENCE_PRECISION_HINT': 'f32'})\n"
-        "zeros = lambda port: numpy.zeros([1, *(side.get_length() for side in list(port.partial_shape)[1:])], port.element_type.to_dtype())\n"
-        "model({port.any_name: zeros(port) for port in model.inputs})"
+        "shape = lambda port: [1, *(side.get_length() for side in list(port.partial_shape)[1:])]\n"
+        "model({port.any_name: numpy.zeros(shape(port), port.element_type.to_dtype()) for port in model.inputs})"
     )
     ended = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True).returncode
     if ended < 0:

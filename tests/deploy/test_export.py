@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from saccade.commands.export import export
 from saccade.config import presets
 from saccade.deploy.export import SUFFIXES, compare, export_detector, matrix_exponential
 from saccade.deploy.exported import ExportedRuntime
+from saccade.deploy.quantise import quantise_onnx
 from saccade.deploy.runtime import open_runtime
 from saccade.model.detector import Detector
 from saccade.model.weights import save_detector
@@ -223,3 +225,43 @@ def test_the_exponential_of_products_is_that_of_torch(scale: float) -> None:
     values = torch.randn(3, 33, 33, generator=generator, dtype=torch.float64)
     matrices = scale * ((values - values.mT) / 10 - values @ values.mT / 100)
     torch.testing.assert_close(matrix_exponential(matrices), torch.linalg.matrix_exp(matrices), rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_int8_keeps_the_interface_and_the_memory(detector: Detector, exported: Path, tmp_path: Path) -> None:
+    import onnx
+
+    frames = np.random.default_rng(0).poisson(0.2, (8, 20, HEIGHT, WIDTH)).astype(np.uint8)
+    quantise_onnx(exported, tmp_path / "int8.onnx", frames)
+    runtime = opened(tmp_path / "int8.onnx", "onnx")
+    assert runtime.config == detector.config
+    assert (tmp_path / "int8.onnx").stat().st_size < 0.8 * exported.stat().st_size
+    difference = compare(runtime, detector)
+    assert 0 < difference.score < 0.1
+    kinds = {node.output[0]: node.op_type for node in onnx.load(tmp_path / "int8.onnx").graph.node}
+    for node in onnx.load(tmp_path / "int8.onnx").graph.node:
+        scopes = " ".join(entry.value for entry in node.metadata_props)
+        if node.op_type == "MatMul" and "memory" in scopes:
+            assert "DequantizeLinear" not in [kinds.get(name) for name in node.input], node.name
+    with pytest.raises(InputError, match="n at least 1"):
+        quantise_onnx(exported, tmp_path / "none.onnx", frames[:0])
+
+
+def test_the_command_refuses_before_it_works(tmp_path: Path) -> None:
+    (tmp_path / "there.onnx").touch()
+    for out, size, message in (
+        ("there.onnx", "64x64", "exists already"),
+        ("out.onnx", "64", "expected height x width"),
+        ("out.onnx", "0x64", "expected height x width"),
+        ("out.tflite", "64x64", "ends in .onnx or .pt2"),
+    ):
+        with pytest.raises(InputError, match=message):
+            export(tmp_path / "weights.safetensors", tmp_path / out, size=size)
+
+
+@pytest.mark.parametrize(("missing", "extra"), [("onnxruntime", "export"), ("openvino", "openvino")])
+def test_a_missing_extra_is_named(missing: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "detector.onnx").touch()
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(InputError, match=rf"pip install saccade\[{extra}\]"):
+        open_runtime(tmp_path / "detector.onnx", "onnx" if missing == "onnxruntime" else "openvino")
