@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,8 +34,7 @@ def open_openvino(path: Path | str, threads: int | None = None) -> ExportedRunti
         signature = Signature.from_metadata(path, metadata)
         if "quantised" in metadata:
             _check_whole_numbers(path)
-        # The batch stays open: with a batch of one, OpenVINO 2026.4 takes S5's complex product for a rotary embedding, and fails.
-        request = core.compile_model(model, "CPU", settings).create_infer_request()
+        request = _compiled(core, path, settings).create_infer_request()
     except RuntimeError as error:
         raise InputError(f"{path}: OpenVINO can't load it ({str(error).strip():.200}); damaged, or no ONNX file?") from error
     inputs, outputs = signature.inputs, signature.outputs
@@ -44,6 +44,18 @@ def open_openvino(path: Path | str, threads: int | None = None) -> ExportedRunti
         return [found[name] for name in outputs]
 
     return ExportedRuntime(path, signature, run)
+
+
+def _compiled(core: Any, path: Path, settings: dict[str, str]) -> Any:
+    """With the batch open, else fixed to one. OpenVINO 2026.4 fuses patterns that aren't there: with a batch of one it takes S5's complex
+    product for a rotary embedding, with an open one the attention's windows for shuffled channels if sides and channels are equal.
+    """
+    try:
+        return core.compile_model(core.read_model(path), "CPU", settings)
+    except RuntimeError:
+        model = core.read_model(path)
+        model.reshape({port.any_name: [1, *list(port.partial_shape)[1:]] for port in model.inputs})
+        return core.compile_model(model, "CPU", settings)
 
 
 def _check_whole_numbers(path: Path) -> None:

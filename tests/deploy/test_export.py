@@ -80,7 +80,7 @@ def test_every_memory_is_the_same_in_every_runtime(name: str, tmp_path: Path) ->
     detector = detector_of(name)
     for suffix, runtimes in ((".onnx", ("onnx", "openvino")), (".pt2", ("package",))):
         path = tmp_path / f"detector{suffix}"
-        run_export(detector, path, size="64x64")
+        run_export(detector, path)
         for runtime in runtimes:
             difference = compare(opened(path, runtime), detector, rates(200))
             assert difference.box_px < 0.01, (name, runtime)
