@@ -1,4 +1,4 @@
-"""What int8 costs: mAP and milliseconds of torch, ONNX and int8 in one run: `python -m benchmarks.quantise WEIGHTS DATA`.
+"""What int8 costs: mAP and CPU time of torch, ONNX and int8 in one run: `python -m benchmarks.quantise WEIGHTS DATA`.
 
 The first RECORDINGS of the val split of DATA, frame by frame at the training rate; the ranges of int8 come from the train split.
 """
@@ -25,6 +25,7 @@ from saccade.evaluation.store import nothing_found
 from saccade.evaluation.timeline import Timeline, sampling_of, timeline
 from saccade.model.weights import load_detector
 from saccade.representation.canvas import Canvas
+from saccade.types import InputError
 
 THRESHOLD = 0.001
 
@@ -36,15 +37,15 @@ def line_of(recording: LabelledRecording, config: DetectorConfig) -> tuple[Timel
 
 
 def answers(runtime: Runtime, recording: LabelledRecording) -> tuple[list[Answer], list[float]]:
-    """What was said of every labelled instant, and the seconds of every step."""
+    """What was said of every labelled instant, and the CPU seconds of every step."""
     line, one = line_of(recording, runtime.config)
     frames = one.phase.frames(recording, slice(None))
     canvas = Canvas.pad(recording.width, recording.height, runtime.config.backbone.multiple)
     state, found, took_s = runtime.initial_state(*frames.shape[-2:]), [], []
     for frame, end_us, dt in zip(frames, one.phase.ends_us, one.steps.dt, strict=True):
-        started = time.perf_counter()
+        started = time.process_time()
         rows, state = runtime.step(frame, state, float(dt))
-        took_s.append(time.perf_counter() - started)
+        took_s.append(time.process_time() - started)
         found.append(decode_rows(rows[None], [end_us], canvas, threshold=THRESHOLD)[0])
     result = []
     for instant_us, frame in zip(line.instants_us.tolist(), line.frame.tolist(), strict=True):
@@ -58,7 +59,7 @@ def report(name: str, runtime: Runtime, dataset: Dataset, recordings: int, size:
     every = [answer for part, _ in parts for answer in part]
     scores = average_precision([answer.labels for answer in every], [answer.detections for answer in every], dataset.classes)
     step_ms = 1000 * float(np.median([second for _, took_s in parts for second in took_s]))
-    print(f"{name:<16} mAP {scores.mAP:5.2f}  AP50 {scores.ap50:5.2f}  {step_ms:6.2f} ms a step  {size / 1e6:5.1f} MB", flush=True)
+    print(f"{name:<16} mAP {scores.mAP:5.2f}  AP50 {scores.ap50:5.2f}  {step_ms:6.2f} CPU ms a step  {size / 1e6:5.1f} MB", flush=True)
 
 
 def main() -> None:
@@ -85,7 +86,11 @@ def main() -> None:
         report("torch", open_runtime(detector, threads=1), dataset, arguments.recordings, arguments.weights.stat().st_size)
         for path in (plain, small):
             for runtime in ("onnx", "openvino"):
-                opened = open_runtime(path, runtime, threads=1)  # type: ignore[arg-type]
+                try:
+                    opened = open_runtime(path, runtime, threads=1)  # type: ignore[arg-type]
+                except InputError as error:
+                    print(error)
+                    continue
                 report(f"{path.stem} {runtime}", opened, dataset, arguments.recordings, path.stat().st_size)
 
 

@@ -12,6 +12,7 @@ from torch.export import Dim, ExportedProgram
 from saccade.deploy.exported import ExportedRuntime, Signature
 from saccade.deploy.onnx_runtime import open_onnx
 from saccade.deploy.package import open_package, write_compiled, write_program
+from saccade.deploy.quantise import SCOPES, quantise_onnx
 from saccade.deploy.quiet import quiet
 from saccade.deploy.runtime import TorchRuntime, state_names
 from saccade.detection.decode import dense
@@ -100,8 +101,6 @@ def export_detector(
         if path.suffix == ".onnx":
             _write_onnx(program, signature, temporary)
             if quantise == "int8" and calibration is not None:
-                from saccade.deploy.quantise import quantise_onnx
-
                 quantise_onnx(temporary, temporary, calibration)
             opened = open_onnx(temporary)
         else:
@@ -165,6 +164,10 @@ def _write_onnx(program: ExportedProgram, signature: Signature, path: Path) -> N
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param.startswith("s") and dim.dim_param[1:].isdigit():
                 dim.dim_param = "batch"
+    for node in model.graph.node:  # torch adds the stack that led to each: a third of the file, and paths of this machine
+        kept = [entry for entry in node.metadata_props if entry.key == SCOPES]
+        del node.metadata_props[:]
+        node.metadata_props.extend(kept)
     metadata = {**signature.to_metadata(), "opset": str(OPSET)}
     onnx.helper.set_model_props(model, metadata | {"inputs": ", ".join(signature.inputs), "outputs": ", ".join(signature.outputs)})
     model.producer_name, model.doc_string = "saccade", " ".join((Signature.__doc__ or "").split())
