@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 import saccade
 from saccade.deploy.packets import HEADER, MOST_BYTES, MOST_EVENTS, Sequence, decode, encode, length_of, packets
 from saccade.deploy.sources import Pipe, Replay, Tcp, Udp, open_source
+from saccade.deploy.stream import Stream
 from saccade.events.write import write_events
 from saccade.types import Events, InputError
-from tests.deploy.streams import events
+from tests.deploy.streams import Idle, events
 from tests.make.events import assert_equal
 from tests.make.events import events as any_events
 
@@ -136,6 +137,19 @@ def test_tcp_gives_what_was_sent() -> None:
         thread = meanwhile(send_tcp, source.port, b"".join(packets(whole, 5000)))
         assert_equal(Events.join(list(source)), whole)
         thread.join()
+
+
+def test_a_stream_runs_on_a_connection() -> None:
+    whole = events(20_000, span_us=500_000)
+    expected = Stream(Idle(), 100)
+    ends = [one.time_us for one in expected.push(whole) + expected.finish()]
+    stream = Stream(Idle(), 100, most_waiting=1000)
+    source = Tcp(0)
+    thread = meanwhile(send_tcp, source.port, b"".join(packets(whole, 5000)))
+    assert [one.time_us for one in stream.run(source)] == ends
+    thread.join()
+    assert stream.counters.events == len(whole)
+    assert source.closed
 
 
 def test_udp_counts_what_was_lost_damaged_or_strange() -> None:

@@ -27,7 +27,7 @@ from tests.evaluation.squares import recording
 @pytest.mark.parametrize("stepping", ["direct", "interleaved"])
 @pytest.mark.parametrize("name", ["s5-vit-nano", "gs5-vit-nano", "rvt-nano"])
 def test_a_stream_in_any_portions_is_the_evaluation(tmp_path: Path, name: str, stepping: Stepping) -> None:
-    part, built = recording(tmp_path, 1, seconds=0.3, events_per_s=20_000), detector(name)
+    part, built = recording(tmp_path, 1, seconds=0.2, events_per_s=20_000), detector(name)
     with saccade.open_events(part.path) as reader:
         whole = Events.join(list(reader))
     for rate_hz in (20, 100, 200):
