@@ -102,9 +102,8 @@ def test_damage_in_the_middle_of_a_pipe_is_named_or_skipped(damage: str, tmp_pat
         list(Pipe(file.fileno()))
     with (tmp_path / "packets").open("rb") as file, Pipe(file.fileno(), faults="skip") as source:
         got = Events.join(list(source))
-        assert len(parts[4]) <= source.bad_bytes <= len(parts[4]) + len(parts[5])
-    kept = np.concatenate([whole.t[:1200], whole.t[1500:]]) if damage != "cut" else np.concatenate([whole.t[:1200], whole.t[1800:]])
-    assert got.t.tolist() in (kept.tolist(), np.concatenate([whole.t[:1200], whole.t[1500:]]).tolist())
+        assert source.bad >= 1
+    assert_equal(got, Events.join([whole[:1200], whole[1500:]]))
 
 
 def test_a_pipe_that_ends_inside_a_packet_says_so(tmp_path: Path) -> None:
@@ -143,7 +142,7 @@ def test_a_stream_runs_on_a_connection() -> None:
     whole = events(20_000, span_us=500_000)
     expected = Stream(Idle(), 100)
     ends = [one.time_us for one in expected.push(whole) + expected.finish()]
-    stream = Stream(Idle(), 100, most_waiting=1000)
+    stream = Stream(Idle(), 100, overload="wait", patience_us=10**9)
     source = Tcp(0)
     thread = meanwhile(send_tcp, source.port, b"".join(packets(whole, 5000)))
     assert [one.time_us for one in stream.run(source)] == ends
@@ -164,7 +163,7 @@ def test_udp_counts_what_was_lost_damaged_or_strange() -> None:
                 break
         thread.join()
         assert_equal(Events.join(got), Events.join([whole[:300], whole[500:]]))
-        assert (source.sequence.lost, source.sequence.repeated, source.bad_packets) == (2, 1, 1)
+        assert (source.lost, source.sequence.repeated, source.bad) == (2, 1, 1)
 
 
 def test_listening_stays_on_this_machine() -> None:
