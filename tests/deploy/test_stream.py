@@ -220,7 +220,7 @@ def long_run(*arguments: object) -> dict[str, float]:
     ("idle", 120, 200, "direct"), ("idle", 120, 200, "interleaved"), ("idle", 3600, 7, "direct"), ("nano", 5, 200, "interleaved"),
 ])  # fmt: skip
 def test_long_runs_keep_the_grid_and_the_memory(runtime: str, seconds: int, rate_hz: int, stepping: Stepping) -> None:
-    """Two minutes at 200 Hz, and an hour at a rate whose step is no whole number of microseconds; `python -m tests.deploy.streams` for more."""
+    """Two minutes at 200 Hz, an hour at a rate whose step is no whole microseconds; `python -m tests.deploy.streams` runs longer."""
     result = long_run(runtime, seconds, rate_hz, stepping)
     assert result["growth_mb"] < 8
     assert result["steps"] >= (seconds - 1) * rate_hz
