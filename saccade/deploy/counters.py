@@ -45,7 +45,8 @@ class Counters:
     outside_events: int = 0  # beside the sensor: in no frame
     unseen_events: int = 0  # that fell between two frames because steps were further apart than a window: in no frame
     dropped_events: int = 0  # that the full queue had no place for: in no frame
-    bad_portions: int = 0  # that were left out, with faults="skip"
+    lost_packets: int = 0  # that the network never delivered
+    bad_portions: int = 0  # or packets, that were damaged and left out, with faults="skip"
     restarts: int = 0  # of time, after a jump, with faults="skip"
     latency_p50_ms: float = math.nan  # from the arrival of a window's last event to its detections
     latency_p95_ms: float = math.nan

@@ -20,6 +20,7 @@ class Engine:
         self.runtime, self.canvas, self.tracker, self.decoding = runtime, canvas, tracker, decoding
         self.history = History(runtime.config.window_us, stepping, reset_every)
         self._frame = np.zeros((2 * runtime.config.bins, canvas.height, canvas.width), np.uint8)
+        self._prepared_dt = 0.0
         if tracker is not None:
             tracker.reset()
 
@@ -38,7 +39,9 @@ class Engine:
         state, dt = self.history.choose(end_us)
         if state is None:
             state = self.runtime.initial_state(self.canvas.height, self.canvas.width)
-        self.runtime.prepare(dt)
+        if dt != self._prepared_dt:
+            self.runtime.prepare(dt)
+            self._prepared_dt = dt
         rows, state = self.runtime.step(self._frame, state, dt)
         self.history = self.history.add(end_us, state)
         return rows

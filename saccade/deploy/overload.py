@@ -34,6 +34,7 @@ class Feed:
         self.dropped = 0
         self.error: BaseException | None = None
         self.ended = False
+        self._told = {"dropped_events": 0, "lost_packets": 0, "bad_portions": 0}
         self._portions: deque[Portion] = deque()
         self._events = 0
         self._stopped = False
@@ -61,6 +62,14 @@ class Feed:
             self._portions.clear()
             self._changed.notify_all()
             return portions
+
+    def losses(self) -> dict[str, int]:
+        """What was dropped here, and what the source knows of losses before it (`lost` and `bad` packets), since this was last asked."""
+        source = self.source
+        now = {"dropped_events": self.dropped, "lost_packets": getattr(source, "lost", 0), "bad_portions": getattr(source, "bad", 0)}
+        new = {name: number - self._told[name] for name, number in now.items()}
+        self._told = now
+        return new
 
     @property
     def waits(self) -> bool:

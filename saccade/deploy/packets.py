@@ -7,7 +7,7 @@ A packet is a header of 36 bytes and COUNT events of 8 bytes each, all little-en
 | 0 | 4 bytes | magic, b"SEV1": the digit is the version |
 | 4 | uint32 | CRC-32 (zlib) of everything from offset 8 to the packet's end |
 | 8 | uint32 | sequence number, one more than the packet before, 0 after 4,294,967,295 |
-| 12 | uint32 | count of events, at most 65,536 (a UDP datagram holds 8,183; 180 fit into one Ethernet frame) |
+| 12 | uint32 | count of events, at most 65,536 (a UDP datagram holds 8,183; 179 fit into one Ethernet frame) |
 | 16 | uint16 | width of the sensor, 1 to 32,767 |
 | 18 | uint16 | height of the sensor, 1 to 32,767 |
 | 20 | uint64 | zero, for later versions |
@@ -50,7 +50,7 @@ def encode(events: Events, sequence: int = 0) -> bytes:
     return MAGIC + struct.pack("<I", zlib.crc32(body)) + body
 
 
-def packets(events: Events, most: int = 180, sequence: int = 0) -> Iterator[bytes]:
+def packets(events: Events, most: int = 179, sequence: int = 0) -> Iterator[bytes]:
     """All events in packets of at most MOST, numbered from SEQUENCE on."""
     for number, first in enumerate(range(0, len(events), most)):
         yield encode(events[first : first + most], (sequence + number) % (1 << 32))

@@ -1,7 +1,7 @@
 """FILE, PIPE, NETWORK, CAMERA -> PORTIONS OF EVENTS: what `Stream.run` takes. `open_source` opens any by name.
 
 A source is an iterable of Events. If it has `live = True` the stream reads it in a thread; `patient = True` says that it can be kept
-waiting without losing anything, `speed` how fast its time passes; `close()` ends it.
+waiting without losing anything, `speed` how fast its time passes; `lost` and `bad` count packets; `close()` ends it.
 """
 
 import os
@@ -32,6 +32,7 @@ class Source:
     live = True
     patient = False
     closed = False
+    lost = bad = 0  # packets that never came, and that were damaged and left out
 
     def __iter__(self) -> Iterator[Events]:
         raise NotImplementedError
@@ -91,7 +92,7 @@ class Pipe(Source):
 
     def __init__(self, number: int | None = None, *, faults: Faults = "raise", name: str = "standard input") -> None:
         self.number, self.faults, self.name = sys.stdin.fileno() if number is None else number, faults, name
-        self.bad_bytes = 0  # that belonged to no whole packet, with faults="skip"
+        self.bad = 0  # times that something was no whole packet, with faults="skip"
 
     def __iter__(self) -> Iterator[Events]:
         held, place = b"", 0  # never more than a packet and a read
@@ -100,37 +101,40 @@ class Pipe(Source):
                 continue
             data = os.read(self.number, 1 << 18)
             held += data
-            while True:
-                used, events = self._next(held, place)
-                held, place = held[used:], place + used
-                if events is not None:
-                    yield events
-                elif not used:
-                    break
+            found, used = [], 0
+            try:
+                for events, used in self._packets(held, place):  # noqa: B007  how far it got is needed below
+                    if events is not None:
+                        found.append(events)
+            finally:  # what came before a damaged packet is good
+                yield from joined(found)
+            held, place = held[used:], place + used
             if not data:
                 if held:
-                    self._fault(f"ends inside a packet, after {place:,} bytes", len(held))
+                    self._fault(f"ends inside a packet, after {place:,} bytes")
                 return
 
-    def _next(self, held: bytes, place: int) -> tuple[int, Events | None]:
-        """How many of the bytes are done with, and the events if they are a packet; (0, None): more must come."""
-        if len(held) < HEADER.size:
-            return 0, None
-        try:
-            length = length_of(held[: HEADER.size])
-            if len(held) < length:
-                return 0, None
-            return length, decode(held[:length])[1]
-        except InputError as error:
-            following = held.find(MAGIC, 1)
-            skipped = following if following > 0 else len(held) - len(MAGIC) + 1  # the magic may have begun
-            self._fault(f"the packet at byte {place:,} {error}", skipped)
-            return skipped, None
+    def _packets(self, held: bytes, place: int) -> Iterator[tuple[Events | None, int]]:
+        """Every whole packet, and where it ends; None for what is none. PLACE: of the first byte, for messages."""
+        start = 0
+        while len(held) - start >= HEADER.size:
+            events = None
+            try:
+                length = length_of(held[start : start + HEADER.size])
+                if len(held) - start < length:
+                    return
+                _, events = decode(held[start : start + length])
+            except InputError as error:
+                self._fault(f"the packet at byte {place + start:,} {error}")
+                following = held.find(MAGIC, start + 1)
+                length = (following if following > 0 else len(held) - len(MAGIC) + 1) - start  # the magic may have begun at the end
+            start += length
+            yield events, start
 
-    def _fault(self, what: str, count: int) -> None:
+    def _fault(self, what: str) -> None:
         if self.faults == "raise":
             raise InputError(f'{self.name}: {what}; find out what the sender does, or skip such packets with faults="skip"')
-        self.bad_bytes += count
+        self.bad += 1
 
     def __repr__(self) -> str:
         return self.name
@@ -154,13 +158,13 @@ class Tcp(Pipe):
                     try:
                         yield from super().__iter__()
                     except ConnectionError as error:
-                        self._fault(f"the connection broke ({error})", 0)
+                        self._fault(f"the connection broke ({error})")
                 break
         self._listener.close()
 
 
 class Udp(Source):
-    """One packet a datagram, of the sender that was heard first; `sequence.lost` counts those that never came."""
+    """One packet a datagram, of the sender that was heard first; `lost` counts those that never came."""
 
     def __init__(self, port: int, host: str = LOOPBACK, *, faults: Faults = "skip") -> None:
         self.faults = faults
@@ -170,37 +174,43 @@ class Udp(Source):
         self.port = int(self._socket.getsockname()[1])
         self.name = f"udp://{host}:{self.port}"
         self.sequence = Sequence()
-        self.bad_packets = self.strangers = 0
+        self.strangers = 0  # packets of other senders
         self._sender: Any = None
 
     def __iter__(self) -> Iterator[Events]:
         with self._socket:
             while not self.closed:
                 if select.select([self._socket], [], [], LOOK_S)[0]:
-                    portions = [events for events in (self._receive() for _ in range(TOGETHER)) if events is not None]
-                    if portions:
-                        yield from [Events.join(portions)] if len({(one.width, one.height) for one in portions}) == 1 else portions
+                    yield from joined([events for events in (self._receive() for _ in range(TOGETHER)) if events is not None])
 
     def _receive(self) -> Events | None:
         try:
             packet, sender = self._socket.recvfrom(MOST_BYTES)
         except (BlockingIOError, InterruptedError):
             return None
+        if self._sender not in (None, sender):
+            self.strangers += 1
+            return None
         try:
             number, events = decode(packet)
         except InputError as error:
-            self.bad_packets += 1
             if self.faults == "raise":
                 raise InputError(f"{self.name}: a packet from {sender[0]} {error}") from error
+            self.bad += 1
             return None
-        self._sender = self._sender or sender
-        if sender != self._sender:
-            self.strangers += 1
-            return None
-        return events if self.sequence.is_new(number) else None
+        self._sender = sender
+        new = self.sequence.is_new(number)
+        self.lost = self.sequence.lost
+        return events if new else None
 
     def __repr__(self) -> str:
         return self.name
+
+
+def joined(portions: list[Events]) -> list[Events]:
+    """As one portion, if there are any and all are of one sensor: each costs the stream a little."""
+    sensors = {(one.width, one.height) for one in portions}
+    return [Events.join(portions)] if len(sensors) == 1 else portions
 
 
 def _bound(kind: socket.SocketKind, host: str, port: int) -> socket.socket:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from saccade.deploy.adaptive import pace_of
 from saccade.deploy.counters import Counters, Tally
@@ -41,7 +41,8 @@ class Stream:
     slack_us waits for events out of order. max_gap_us: the longest pause that is believed. faults: what damaged portions and jumps of time
         do, "raise" InputError or "skip" them and count (a jump restarts the memory).
     Of live sources: QUEUE events wait at most, MOST_WAITING windows before they are merged (at once if steps take longer than the period);
-        after PATIENCE_US without events the clock goes on without them; after STALL_S, if given, the source counts as broken.
+        with overload="wait" none are merged, and answers may come ever later. After PATIENCE_US without events the clock goes on
+        without them; after STALL_S, if given, the source counts as broken.
     """
 
     def __init__(
@@ -69,19 +70,25 @@ class Stream:
         slack_us: int = 0,
         max_gap_us: int = MAX_GAP_US,
         faults: Faults = "raise",
+        overload: Literal["merge", "wait"] = "merge",
         queue: int = 8_000_000,
         most_waiting: int = 4,
         patience_us: int = 100_000,
         stall_s: float | None = None,
     ) -> None:
-        for name, (value, choices) in {"window": (window, KINDS), "stepping": (stepping, STEPPINGS), "faults": (faults, FAULTS)}.items():
+        for name, (value, choices) in {
+            "window": (window, KINDS),
+            "stepping": (stepping, STEPPINGS),
+            "faults": (faults, FAULTS),
+            "overload": (overload, ("merge", "wait")),
+        }.items():
             if value not in choices:
                 raise InputError(f"stream: unknown {name}={value!r}; expected {' or '.join(choices)}")
         if (width is None) != (height is None):
             raise InputError(f"stream: width={width}, height={height}; expected both or none")
         self.runtime = open_runtime(detector, runtime, device, threads) if isinstance(detector, Detector | Path | str) else detector
         self.window, self.stepping, self.faults, self.stall_s = window, stepping, faults, stall_s
-        self.queue, self.most_waiting, self.patience_us = queue, most_waiting, patience_us
+        self.overload, self.queue, self.most_waiting, self.patience_us = overload, queue, most_waiting, patience_us
         Overload(most_waiting)
         Feed((), queue)
         self.tracker = Tracker() if tracker is True else tracker or None
@@ -185,17 +192,18 @@ class Stream:
         yield from self._finish()
 
     def _run_live(self, source: Iterable[Events]) -> Iterator[Detections]:
-        overload, speed = Overload(self.most_waiting), float(getattr(source, "speed", 1.0))
+        speed = float(getattr(source, "speed", 1.0))
+        overload = Overload(self.most_waiting) if self.overload == "merge" else None
         seen_us, seen_s, heard_s = None, 0.0, time.perf_counter()  # the newest event's time and arrival; anything's arrival
         with Feed(source, self.queue) as feed:
             while not feed.over or self._intake.cutter.waiting:
-                period_s = float(self._intake.cutter.grid.step_us) / 1e6
-                for portion in feed.take(0 if self._intake.cutter.waiting else min(period_s, 0.05)):
+                behind, period_s = self._intake.cutter.waiting > 0, float(self._intake.cutter.grid.step_us) / 1e6
+                for portion in [] if behind and overload is None else feed.take(0 if behind else min(period_s, 0.05)):
                     before, heard_s = self._tally["events"], portion.arrived_s
                     yield from self._accept(portion.events, portion.arrived_s)
                     if self._tally["events"] > before:
                         seen_us, seen_s = int(portion.events.t.max()), portion.arrived_s
-                self._tally.add(dropped_events=feed.dropped - self._tally["dropped_events"])
+                self._tally.add(**feed.losses())
                 now_s = time.perf_counter()
                 if not feed.waits:
                     if self.stall_s is not None and now_s - heard_s > self.stall_s:
@@ -205,8 +213,10 @@ class Stream:
                         self._intake.cutter.advance_to(seen_us + int((now_s - seen_s) * speed * 1e6) - self.patience_us)
                 for found in self._steps(self._intake.cutter.complete(), overload):
                     yield found
-                    overload.stepped(time.perf_counter() - now_s)  # with what the caller did with it
+                    if overload is not None:
+                        overload.stepped(time.perf_counter() - now_s)  # with what the caller did with it
                     break  # what came meanwhile decides what is merged
+            self._tally.add(**feed.losses())
             if isinstance(feed.error, InputError):
                 self._intake.fault(feed.error)
             elif feed.error is not None:

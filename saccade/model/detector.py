@@ -9,7 +9,6 @@ from saccade.model.backbone import Backbone, State
 from saccade.model.head import Head
 from saccade.model.neck import Neck
 from saccade.model.predictions import Predictions, Pyramid, pick
-from saccade.model.temporal.prepared import Prepares
 from saccade.types import InputError
 
 
@@ -46,9 +45,10 @@ class Detector(nn.Module):
 
     def prepare(self, dt: float) -> None:
         """Keep what depends on dt only for the steps of a stream at a constant rate, until the parameters change; results are the same."""
-        for module in self.modules():
-            if module is not self and isinstance(module, Prepares):
-                module.prepare(dt)
+        for stage in self.backbone.stages:
+            prepare = getattr(stage.memory, "prepare", None)  # not every memory has something to prepare
+            if prepare is not None:
+                prepare(dt)
 
     def forward(self, frames: Tensor, state: State, dt: Tensor | float = 1.0, which: Tensor | None = None) -> tuple[Predictions, State]:
         """Both at once; predictions only of the frames where WHICH (T, B) is true, if given."""

@@ -1,8 +1,11 @@
 """For tests of streams: detectors that find something everywhere, runtimes that are slow or compute nothing, portions of events."""
 
+import json
+import sys
 import time
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,9 @@ import torch
 
 from saccade.config import presets
 from saccade.deploy.runtime import TorchRuntime
+from saccade.deploy.stream import Stream
 from saccade.model.detector import Detector
+from saccade.representation.windows import Grid
 from saccade.types import Detections, Events
 
 WIDTH, HEIGHT = 64, 32
@@ -117,3 +122,35 @@ class Script:
 
     def __repr__(self) -> str:
         return "script"
+
+
+def main() -> None:
+    """python -m tests.deploy.streams idle|nano SECONDS RATE_HZ STEPPING: so many seconds of sparse events as fast as they go.
+
+    Prints the growth of resident memory in the second half, ends that aren't the grid's next, and the time of a step in both halves.
+    """
+    kind, seconds, rate_hz, stepping = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+    stream = Stream(Idle() if kind == "idle" else detector(), rate_hz, stepping="direct" if stepping == "direct" else "interleaved")
+    grid = Grid.of_rate(rate_hz, 0)
+    marks: list[tuple[float, float]] = []
+    expected, off = None, 0
+    for second in range(seconds):
+        if second in (seconds // 10, (seconds + seconds // 10) // 2):
+            marks.append(mark())
+        for found in stream.push(events(20, start_us=second * 1_000_000, span_us=1_000_000, seed=second)):
+            off += expected not in (None, found.time_us)
+            expected = grid.end(grid.index(found.time_us) + 1)
+    marks.append(mark())
+    (_, first_s), (middle_mb, middle_s), (last_mb, last_s) = marks
+    steps = stream.counters.steps
+    times = {"first_half_s": middle_s - first_s, "second_half_s": last_s - middle_s}
+    print(json.dumps({"growth_mb": last_mb - middle_mb, "resident_mb": last_mb, "steps": steps, "off_grid": off, **times}))
+
+
+def mark() -> tuple[float, float]:
+    """Resident megabytes, seconds of this process."""
+    return int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) / 1024, time.process_time()
+
+
+if __name__ == "__main__":
+    main()

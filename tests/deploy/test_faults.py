@@ -80,7 +80,7 @@ def test_a_pause_that_is_believed_is_answered() -> None:
 @pytest.mark.parametrize("live", [False, True])
 def test_a_source_that_breaks_ends_with_what_it_gave(live: bool) -> None:
     source = Script(FIRST, InputError("cable.raw: cut off at byte 7"))
-    source.live, options = live, {"patience_us": 10**9, "most_waiting": 100}
+    source.live, options = live, {"patience_us": 10**9, "overload": "wait"}
     found: list[Detections] = []
     with pytest.raises(InputError, match=r"portion 1, after 500 events.*cable.raw: cut off at byte 7"):
         found.extend(Stream(Idle(), 100, **options).run(source))
@@ -96,7 +96,7 @@ def test_a_source_that_stalls_for_too_long_is_named() -> None:
     found: list[Detections] = []
     began_s = time.perf_counter()
     with pytest.raises(InputError, match=r"nothing came from script for 0.3 s"):
-        found.extend(Stream(Idle(), 100, stall_s=0.3).run(Script(FIRST, 60.0)))
+        found.extend(Stream(Idle(), 100, stall_s=0.3, overload="wait").run(Script(FIRST, 60.0)))
     assert time.perf_counter() - began_s < 5
     assert len(found) >= 9
     with pytest.raises(InputError, match="nothing came"):

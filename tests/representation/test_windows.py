@@ -183,3 +183,28 @@ def test_bad_options(option):
 def test_bad_sources():
     with pytest.raises(InputError, match="sensor changed"):
         list(windows([make_events([0]), make_events([1], width=9)], 20))
+
+
+@given(
+    st.lists(st.integers(0, 400_000), min_size=1, max_size=80),
+    st.lists(st.tuples(st.integers(0, 80), st.sampled_from([3, 20, 30, 60, 200])), max_size=4),
+    st.integers(0, 20_000),
+)
+def test_a_changed_rate_leaves_no_event_out(times, changes, slack_us) -> None:
+    """Disjoint windows still follow one another without a gap, and each event is in one of them or late; also through a saved state."""
+    events, cutter, found = make_events(times), Cutter(20, "disjoint", slack_us=slack_us), []
+    for i in range(len(events)):
+        found += cutter.push(events[i : i + 1])
+        for _, rate_hz in [change for change in changes if change[0] == i]:
+            cutter.change_rate(rate_hz)
+            other = Cutter(rate_hz, "disjoint", slack_us=slack_us)
+            other.restore(cutter.state())
+            cutter = other
+            found += cutter.complete()
+    found += cutter.finish()
+    for before, after in pairwise(found):
+        assert before.end_us == after.start_us < after.end_us
+    for window in found:
+        assert ((window.t >= window.start_us) & (window.t < window.end_us)).all()
+    assert sum(len(window) for window in found) + cutter.late == len(events)
+    assert sum(window.late for window in found) <= cutter.late

@@ -25,6 +25,9 @@ class S5Block(nn.Module):
     def initial_state(self, x: Tensor) -> LayerState:
         return self.memory.initial_state(x)
 
+    def prepare(self, dt: float) -> None:
+        self.memory.prepare(dt)
+
     def forward(self, x: Tensor, state: LayerState, dt: Tensor) -> tuple[Tensor, LayerState]:
         check_features("s5", x, self.memory.dim)
         u = self.norm(x.to(self.norm.weight.dtype))
@@ -45,6 +48,9 @@ class MixedBlock(nn.Module):
 
     def initial_state(self, x: Tensor) -> LayerState:
         return self.memory.initial_state(x)
+
+    def prepare(self, dt: float) -> None:
+        self.memory.prepare(dt)
 
     def forward(self, x: Tensor, state: LayerState, dt: Tensor) -> tuple[Tensor, LayerState]:
         check_features("s4 or s4d", x, self.memory.dim)

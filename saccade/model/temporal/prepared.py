@@ -2,18 +2,13 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 MOST = 8  # values of dt: a rate that is no whole number of microseconds has two, interleaved chains a few more
 Value = TypeVar("Value")
-
-
-@runtime_checkable
-class Prepares(Protocol):
-    def prepare(self, dt: float) -> None: ...
 
 
 class Prepared(Generic[Value]):
