@@ -164,7 +164,7 @@ def _write_onnx(program: ExportedProgram, signature: Signature, path: Path) -> N
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param.startswith("s") and dim.dim_param[1:].isdigit():
                 dim.dim_param = "batch"
-    for node in model.graph.node:  # torch adds the stack that led to each: a third of the file, and paths of this machine
+    for node in model.graph.node:  # torch adds the stack that led to each, with paths of this machine
         kept = [entry for entry in node.metadata_props if entry.key == SCOPES]
         del node.metadata_props[:]
         node.metadata_props.extend(kept)
