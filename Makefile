@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 FUZZ ?= 100000
 
-.PHONY: demo test fast fuzz bench clean
+.PHONY: demo test fast thorough fuzz bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/saccade demo --out demo
@@ -17,7 +17,11 @@ test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2
 
 fast: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow and not thorough"
+
+# What takes minutes and seldom breaks: exports of every memory, in every runtime.
+thorough: $(VENV)/installed
+	$(BIN)/python -m pytest -n 2 -m thorough
 
 # FUZZ mutated inputs for every reader; nothing but InputError may come out.
 fuzz: $(VENV)/installed

@@ -74,7 +74,7 @@ def test_200_steps_at_changing_rates_are_those_of_torch(detector: Detector, expo
     assert difference.score < 1e-4
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [*NANO, "s5-vit-s"])
 def test_every_memory_is_the_same_in_every_runtime(name: str, tmp_path: Path) -> None:
     detector = detector_of(name)
@@ -87,7 +87,7 @@ def test_every_memory_is_the_same_in_every_runtime(name: str, tmp_path: Path) ->
             assert difference.score < 1e-4, (name, runtime)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_compiled_package_is_the_same(detector: Detector, tmp_path: Path) -> None:
     run_export(detector, tmp_path / "compiled.pt2", "--compile", size="64x64")
     assert compare(opened(tmp_path / "compiled.pt2", "package"), detector, rates(200)).is_small

@@ -51,8 +51,10 @@ def counts(*shape: int, seed: int = 0) -> Tensor:
 
 def assert_equal(found: Predictions, expected: Predictions) -> None:
     assert found.grids == expected.grids
-    for one, other in zip(found[:3], expected[:3], strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+    for one, other in zip(
+        found[:3], expected[:3], strict=True
+    ):  # kernels of some machines add in another order for other numbers of frames
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=5e-4)
 
 
 @pytest.mark.parametrize("name", presets)
