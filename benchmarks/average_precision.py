@@ -5,15 +5,15 @@ All are given the same labels and detections as arrays and bring them into their
 
 import contextlib
 import io
-import time
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
+from benchmarks.histogram import best
 from saccade.evaluation.answers import Answer
 from saccade.evaluation.average_precision import average_precision, score
 from saccade.evaluation.breakdown import parts_by_still
+from saccade.evaluation.columns import columns_of
 from saccade.evaluation.protocol import PROTOCOLS
 from saccade.types import Detections, Labels
 
@@ -67,29 +67,20 @@ def pycocotools(labels: list[Labels], detections: list[Detections]) -> float:
     return 100 * float(evaluation.stats[0])
 
 
-def best_times(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
-    best = dict.fromkeys(calls, float("inf"))
-    for _ in range(ROUNDS):
-        for name, call in calls.items():
-            began = time.process_time()
-            call()
-            best[name] = min(best[name], time.process_time() - began)
-    return best
-
-
 def report(frames: int, most: int) -> None:
     labels, detections = made(frames, most)
     answers = [Answer("made", frame, *pair) for frame, pair in enumerate(zip(labels, detections, strict=True))]
     ours, theirs = average_precision(labels, detections, CLASSES).mAP, pycocotools(labels, detections)
     assert abs(ours - theirs) < 1e-9, f"{ours} against {theirs}"
-    times = best_times(
+    times = best(
         {
             "pycocotools": partial(pycocotools, labels, detections),
             "ours through faster-coco-eval, a pass per size": partial(average_precision, labels, detections, CLASSES, method="library"),
             "ours, compiled": partial(average_precision, labels, detections, CLASSES),
             "ours, compiled, under a protocol": partial(score, answers, CLASSES, PROTOCOLS["saccade"]),
-            "six parts by standing still": partial(parts_by_still, answers, CLASSES),
-        }
+            "six parts by standing still": lambda: parts_by_still(columns_of(answers, len(CLASSES))),
+        },
+        ROUNDS,
     )
     print(f"\n### {frames} frames, {sum(map(len, labels))} labels, {sum(map(len, detections))} detections, mAP {ours:.1f}\n")
     print("| | ms | pycocotools / this |\n|---|--:|--:|")

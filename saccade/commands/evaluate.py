@@ -63,7 +63,7 @@ def evaluate(
     windows, steppings, ... give a row of the table for each combination. The same command goes on where it was interrupted.
 
     Args:
-        rates: Frames per second of event time that the detector is run at, 5 to 1000. This alone sets the rate.
+        rates: Frames per second of event time that the detector is run at, 1 to 1000. This alone sets the rate.
         window: Events of a frame. Sliding: as long as in training; disjoint: as long as the step; shrunk: so, but one per training window.
         stepping: State that a frame goes on from. Direct: of the frame before; interleaved: of the one a training window before.
         jitter: Irregular frames: each step is longer or shorter by up to this fraction, 0 to below 1.

@@ -54,9 +54,3 @@ class Engine:
     def memory_bytes(self) -> int:
         """Of all states that are kept: one if stepped directly, rate x window if interleaved."""
         return sum(array.nbytes for state in self.history.states for array in self.runtime.state_to_arrays(state).values())
-
-
-def canvas_of(runtime: Runtime, width: int, height: int) -> Canvas:
-    """The sensor as the network wants it: padded, at half the resolution if it was trained so."""
-    multiple, halved = runtime.config.backbone.multiple, runtime.config.halved
-    return Canvas.pad(width, height, multiple) if halved == "no" else Canvas.half(width, height, halved, multiple)

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from saccade.deploy.adaptive import pace_of
 from saccade.deploy.counters import Counters, Tally
-from saccade.deploy.engine import Engine, canvas_of
+from saccade.deploy.engine import Engine
+from saccade.deploy.fit import canvas_for
 from saccade.deploy.intake import Faults, Intake
 from saccade.deploy.overload import Feed, Overload
 from saccade.deploy.recent import Recent
@@ -279,6 +280,6 @@ class Stream:
     def engine(self, width: int, height: int) -> Engine:
         """What steps, made for a sensor of this size."""
         if self._engine is None:
-            canvas = canvas_of(self.runtime, width, height) if self._canvas is None else self._canvas
+            canvas = canvas_for(self.runtime.config, width, height, "pad") if self._canvas is None else self._canvas
             self._engine = Engine(self.runtime, canvas, **self._engine_options)
         return self._engine

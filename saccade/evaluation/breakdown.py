@@ -1,16 +1,14 @@
-"""ANSWERS -> SCORES OF PARTS: by how long the object has stood still, by its speed; and precision over recall."""
+"""COLUMNS -> SCORES OF PARTS: by how long the object has stood still, by its speed; and precision over recall."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from math import inf
 
 import numpy as np
 from jaxtyping import Float64
 
-from saccade.evaluation.answers import Answer
 from saccade.evaluation.average_precision import percent
-from saccade.evaluation.columns import Columns, columns_of
-from saccade.evaluation.protocol import Protocol
+from saccade.evaluation.columns import Columns
 from saccade.evaluation.result import Part
 from saccade.evaluation.tally import found, tally
 from saccade.types import InputError
@@ -19,23 +17,13 @@ STILL_EDGES_S = (0.0, 0.05, 0.25, 0.5, 1.0, 2.0, inf)
 SPEED_EDGES_PX_S = (0.0, 1.0, 10.0, 25.0, 50.0, 100.0, inf)
 
 
-def parts_by_still(
-    answers: Iterable[Answer], classes: Sequence[str], edges_s: Sequence[float] = STILL_EDGES_S, *, protocol: Protocol | None = None
-) -> tuple[Part, ...]:
+def parts_by_still(columns: Columns, edges_s: Sequence[float] = STILL_EDGES_S) -> tuple[Part, ...]:
     """By the seconds since the object last made events of its own; none if no label knows them."""
-    columns = columns_of(answers, len(classes), protocol)
     return parts(columns, columns.still_us / 1e6, edges_s)
 
 
-def parts_by_speed(
-    answers: Iterable[Answer],
-    classes: Sequence[str],
-    edges_px_s: Sequence[float] = SPEED_EDGES_PX_S,
-    *,
-    protocol: Protocol | None = None,
-) -> tuple[Part, ...]:
+def parts_by_speed(columns: Columns, edges_px_s: Sequence[float] = SPEED_EDGES_PX_S) -> tuple[Part, ...]:
     """By the object's own speed in pixels per second; none if no label knows it."""
-    columns = columns_of(answers, len(classes), protocol)
     return parts(columns, columns.speed_px_s, edges_px_s)
 
 
@@ -58,8 +46,7 @@ def parts(columns: Columns, values: Float64[np.ndarray, "labels"], edges: Sequen
     return tuple(result)
 
 
-def curves(answers: Iterable[Answer], classes: Sequence[str], *, protocol: Protocol | None = None) -> dict[str, tuple[float, ...]]:
+def curves(columns: Columns, classes: Sequence[str]) -> dict[str, tuple[float, ...]]:
     """For every class that has labels the best precision (0 to 1) at recall 0, 0.01 ... 1 or above, at an overlap of one half."""
-    columns = columns_of(answers, len(classes), protocol)
     precision = tally(columns, ~columns.ignored, ~columns.uncertain).precision[0]
     return {name: tuple(precision[:, index].tolist()) for index, name in enumerate(classes) if not np.isnan(precision[0, index])}

@@ -12,9 +12,9 @@ import torch
 
 from saccade.datasets.open import fixed_sampling
 from saccade.datasets.recording import Dataset, LabelledRecording
-from saccade.evaluation.answers import Answer
-from saccade.evaluation.average_precision import score, score_late
+from saccade.evaluation.average_precision import score_late, scores_of
 from saccade.evaluation.breakdown import curves, parts_by_speed, parts_by_still
+from saccade.evaluation.columns import columns_of
 from saccade.evaluation.condition import Condition
 from saccade.evaluation.protocol import Protocol, protocol_of
 from saccade.evaluation.result import Cost, Evaluation, Result
@@ -48,7 +48,7 @@ def evaluate(
     device: str = "auto",
     progress: Callable[[str, float], None] | None = None,
 ) -> Evaluation:
-    """Score WEIGHTS (a file, a shipped name or a detector) on a split under every condition, at the same labelled instants.
+    """Score WEIGHTS (a file or a detector) on a split under every condition, at the same labelled instants.
 
     out: folder in which the answers per condition and recording are kept; a second call goes on, and computes what other weights or
     settings left there again. None = a temporary one. recordings: only the first so many; 0 = all. label_rate_hz: denser labels are
@@ -79,11 +79,7 @@ def evaluate(
         kept: dict[Condition, dict[str, Kept]] = {one: {} for one in conditions}
         for job, finished in work(detector, jobs, processes, progress or (lambda name, seconds: None)):
             kept[job.task.condition].update({one.recording: one for one in finished})
-        results = []
-        for task in tasks:
-            listed = [kept[task.condition][recording.name] for recording in chosen]
-            write_manifest(folder, task.condition, listed)
-            results.append(_result(task, listed, list(answers_at(folder, task.condition)), rules))
+        results = [_result(task, [kept[task.condition][recording.name] for recording in chosen], folder, rules) for task in tasks]
     return Evaluation(
         weights=name,
         model=detector.config.name,
@@ -97,19 +93,21 @@ def evaluate(
     )
 
 
-def _result(task: Task, kept: Sequence[Kept], answers: list[Answer], rules: Protocol) -> Result:
-    classes = task.classes
+def _result(task: Task, kept: Sequence[Kept], folder: Path, rules: Protocol) -> Result:
+    write_manifest(folder, task.condition, kept)
+    answers = list(answers_at(folder, task.condition))
+    classes, columns = task.classes, columns_of(answers, len(task.classes), rules)
     ages_us = [answer.instant_us - answer.detections.time_us for answer in answers if answer.detections.time_us != EARLIEST_US]
     step_ms = None if task.step_us is None else task.step_us / 1000
     return Result(
         condition=task.condition,
-        scores=score(answers, classes, rules),
+        scores=scores_of(columns, classes),
         cost=Cost(sum(one.frames for one in kept), sum(one.seconds for one in kept), sum(one.recorded_s for one in kept), step_ms),
         streaming=score_late(answers, classes, rules),
         age_ms=sum(ages_us) / len(ages_us) / 1000 if ages_us else float("nan"),
-        by_still_s=parts_by_still(answers, classes, protocol=rules),
-        by_speed_px_s=parts_by_speed(answers, classes, protocol=rules),
-        curves=curves(answers, classes, protocol=rules),
+        by_still_s=parts_by_still(columns),
+        by_speed_px_s=parts_by_speed(columns),
+        curves=curves(columns, classes),
     )
 
 
