@@ -39,6 +39,8 @@ class Options:
     """Only these cells are run; the tables show all."""
     list: bool = False
     """Only show the cells and how far they are."""
+    train_only: bool = False
+    """Leave the scoring to a later run of the same command."""
     runs: Path = Path("runs")
     """Trainings and answers, shared by all tables."""
     out: Path | None = None
@@ -106,7 +108,14 @@ def _chosen(builds: Sequence[Build], options: Options) -> Sequence[Build]:
 
 def _table(experiment: Experiment, one: World, options: Options) -> bool:
     """Whether a cell failed."""
-    plan = Plan(runs=options.runs, out=options.folder, recordings=options.recordings, processes=options.processes, device=options.device)
+    plan = Plan(
+        runs=options.runs,
+        out=options.folder,
+        recordings=options.recordings,
+        processes=options.processes,
+        device=options.device,
+        scores=not options.train_only,
+    )
     if not options.list and one.name == "synthetic":
         _simulate(one.folder)
     elif not options.list and not one.folder.exists():

@@ -31,6 +31,7 @@ class Plan:
     recordings: int = 0  # scored at most, 0 = all
     processes: int = 1
     device: str = "auto"
+    scores: bool = True  # else cells are only trained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +116,7 @@ def run(jobs: Sequence[Job], world: World, plan: Plan, *, say: Callable[[str], N
                 say(f"{number + 1} of {len(jobs)}, {job.cell.name}: {job.status}, into {job.folder}")
             try:
                 train(job, world)
-                if processes.world == 1:
+                if plan.scores and processes.world == 1:
                     score(job, world, plan, progress)
             except InputError as error:
                 failures[job.cell.name] = str(error)
