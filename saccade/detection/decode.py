@@ -61,20 +61,19 @@ def decode_rows(
     _check(rows, times_us, threshold, nms_iou, maximum, ranking)
     if np.isnan(rows).any():
         raise InputError("decode: the predictions contain NaN; look for NaN in the weights or in the memory's state, and reset it")
-    cells = torch.from_numpy(rows if rows.flags.writeable else rows.copy())
-    likelihood, classes = cells[..., 5:].max(-1)
-    product = cells[..., 4] * likelihood
-    boxes = from_xywh(cells[..., :4])
     sides = [canvas.sensor_width, canvas.sensor_height] * 2
     result = []
-    for frame, time_us in enumerate(times_us):
-        chosen = (product[frame] >= threshold).nonzero()[:, 0]
-        kept = chosen[nms(boxes[frame, chosen], product[frame, chosen], classes[frame, chosen], nms_iou, maximum)]
-        scores = (product if ranking == "product" else likelihood)[frame, kept]
+    for frame, time_us in zip(rows, times_us, strict=True):
+        cells = torch.from_numpy(frame[frame[:, 4] >= threshold])  # a product is at most its objectness: most cells need no more work
+        likelihood, classes = cells[:, 5:].max(-1)
+        product, boxes = cells[:, 4] * likelihood, from_xywh(cells[:, :4])
+        chosen = (product >= threshold).nonzero()[:, 0]
+        kept = chosen[nms(boxes[chosen], product[chosen], classes[chosen], nms_iou, maximum)]
+        scores = (product if ranking == "product" else likelihood)[kept]
         order = scores.sort(descending=True, stable=True).indices
         kept, scores = kept[order], scores[order]
-        corners = np.clip(canvas.to_sensor(boxes[frame, kept].double().numpy()), 0, sides).astype(np.float32)
-        found = Detections(corners, scores.float().numpy(), classes[frame, kept].numpy(), int(time_us))
+        corners = np.clip(canvas.to_sensor(boxes[kept].double().numpy()), 0, sides).astype(np.float32)
+        found = Detections(corners, scores.float().numpy(), classes[kept].numpy(), int(time_us))
         result.append(found[np.all(corners[:, 2:] > corners[:, :2], axis=1)])
     return result
 
