@@ -9,10 +9,11 @@ from typing import Any
 import tyro
 
 from saccade.commands.data import check, prepare
+from saccade.commands.demo import demo
 from saccade.commands.detect import detect
 from saccade.commands.evaluate import evaluate
 from saccade.commands.export import export
-from saccade.commands.recordings import convert, demo, info, view
+from saccade.commands.recordings import convert, info, view
 from saccade.commands.simulate import simulate
 from saccade.commands.train import train
 from saccade.commands.weights import weights

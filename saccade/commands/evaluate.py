@@ -49,6 +49,7 @@ def evaluate(
     split: Split = "test",
     kind: Kind | None = None,
     recordings: int = 0,
+    beside: tuple[str, ...] = (),
     protocol: Literal["saccade", "prophesee"] = "saccade",
     label_rate: float = 20.0,
     latency_ms: float | Literal["measured"] | None = None,
@@ -73,6 +74,7 @@ def evaluate(
         split: Which recordings of DATASET.
         kind: What the data set is, where its content doesn't tell.
         recordings: Only the first so many; 0 = all.
+        beside: Other weights, scored in the same way and shown in the same table and report.
         protocol: Saccade: frames without objects count, ranked by objectness x class. Prophesee: the field's rules, as papers have it.
         label_rate: Denser labels are thinned to so many instants per second (simulated ones have 200).
         latency_ms: Also score what would have been ready in time, if a step took so long, or `measured` on this machine (streaming AP).
@@ -88,12 +90,19 @@ def evaluate(
     opened = open_dataset(dataset, split, kind)
     opened = replace(opened, recordings=opened.recordings[: recordings or None])
     options = {"protocol": protocol, "label_rate_hz": label_rate, "latency_ms": latency_ms, "batch": batch}
-    _run(weights, opened, conditions, out, device, processes, options)
+    _run([weights, *beside], opened, conditions, out, device, processes, options)
 
 
 def _run(
-    weights: Path, dataset: Dataset, conditions: list[Condition], out: Path | None, device: str, processes: int, options: dict[str, Any]
+    several: Sequence[str],
+    dataset: Dataset,
+    conditions: list[Condition],
+    out: Path | None,
+    device: str,
+    processes: int,
+    options: dict[str, Any],
 ) -> None:
+    """SEVERAL: the weights that the report is of, and those beside them."""
     import torch
 
     from saccade.evaluation.evaluate import answers_at, evaluate
@@ -106,24 +115,32 @@ def _run(
     warn_of_filters(dataset)
     on_gpu = device == "cuda" or (device == "auto" and torch.cuda.is_available())
     processes = processes or (1 if on_gpu else os.cpu_count() or 1)
-    with _bar(len(conditions) * recorded_s(dataset)) as progress:
-        found = evaluate(weights, dataset, conditions, out=out, progress=progress, device=device, processes=processes, **options)
-    print(f"{described(found)}\n\n{to_text(rates_table(found))}\n\n{to_text(conditions_table(found))}")
+    folders = [None if out is None else out / "beside" / Path(one).stem if place else out for place, one in enumerate(several)]
+    if len(set(folders)) < len(folders) and out is not None:
+        raise InputError(f"--beside {' '.join(several[1:])}: two have the same name; rename one, their answers are kept by it")
+    with _bar(len(several) * len(conditions) * recorded_s(dataset)) as progress:
+        found, *beside = (
+            evaluate(one, dataset, conditions, out=folder, progress=progress, device=device, processes=processes, **options)
+            for one, folder in zip(several, folders, strict=True)
+        )
+    print(f"{described(found, *beside)}\n\n{to_text(rates_table(found, *beside))}\n\n{to_text(conditions_table(found, *beside))}")
     if out is not None:
         shown = found.series[0].fastest.condition
         mistakes = worst_mistakes(answers_at(out, shown), protocol=protocol_of(found.protocol, dataset))
         false, missed = ([(mistake, picture(dataset, mistake)) for mistake in some] for some in mistakes)
-        write_all(out, found, Gallery(shown, false, missed))
+        write_all(out, found, Gallery(shown, false, missed), beside)
         print(f"\n{out / 'report.html'}: the report; beside it table.md, rates.png, evaluation.json")
 
 
-def write_all(out: Path, evaluation: Evaluation, gallery: Gallery | None = None) -> None:
-    """Every form of an evaluation into a folder, each file whole or not there."""
+def write_all(out: Path, evaluation: Evaluation, gallery: Gallery | None = None, beside: Sequence[Evaluation] = ()) -> None:
+    """Every form of an evaluation into a folder, each file whole or not there; those of other weights as numbers in theirs."""
     write_evaluation(evaluation, out / "evaluation.json")
+    for other in beside:
+        write_evaluation(other, out / "beside" / Path(other.weights).stem / "evaluation.json")
     with replacing(out / "table.md") as temporary:
-        temporary.write_text(markdown(evaluation), encoding="utf-8")
-    plot_rates(evaluation, out / "rates.png")
-    write_report(out / "report.html", evaluation, gallery)
+        temporary.write_text(markdown(evaluation, *beside), encoding="utf-8")
+    plot_rates(evaluation, out / "rates.png", beside)
+    write_report(out / "report.html", evaluation, gallery, beside)
 
 
 def recorded_s(dataset: Dataset) -> float:

@@ -1,4 +1,4 @@
-"""RECORDING -> what it holds, another format, pictures: `saccade demo | info | convert | view`."""
+"""RECORDING -> what it holds, another format, pictures: `saccade info | convert | view`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,6 @@ from saccade.events.report import report, report_mended
 from saccade.events.statistics import measure
 from saccade.events.write import check_target, write_events
 from saccade.representation.frames import frames
-from saccade.samples import STREET
 from saccade.types import Events, InputError
 from saccade.viewer.picture import spread, write_sheet
 from saccade.viewer.video import FASTEST_FPS, write_video
@@ -168,18 +167,3 @@ def view(
         bar = tqdm(pictures, desc="drawing", unit=" frames", leave=False, total=total, disable=None)
         count = write_video(out, iter(bar), shown_hz)
         print(f"{out}: {count} frames, shown {rate_hz / shown_hz:.3g} times slower than real")
-
-
-def demo(*, out: Path = Path("demo")) -> None:
-    """Open the recording that comes with saccade, print what it holds, and write pictures and a video of its frames to OUT."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out}: can't be made a folder ({error.strerror}); choose another with --out") from error
-    print(f"$ saccade info {STREET}")
-    info(STREET)
-    print("\nIts frames, as a detector sees them (blue: brighter, red: darker):")
-    view(STREET, out / "frames_20hz.png", overwrite=True)
-    view(STREET, out / "frames_200hz.png", rate_hz=200, overwrite=True)
-    view(STREET, out / "frames_200hz.mp4", rate_hz=200, slow=5, overwrite=True)
-    print("\nTry your own recording: .venv/bin/saccade info FILE, then .venv/bin/saccade view FILE frames.mp4 --rate-hz 200")

@@ -47,8 +47,9 @@ def quantise_onnx(source: Path | str, target: Path | str, frames: np.ndarray) ->
             op_types_to_quantize=list(OPERATORS),
             nodes_to_exclude=[node.name for node in model.graph.node if node.op_type in OPERATORS and _stays(node)],
             per_channel=True,
-            activation_type=QuantType.QUInt8,
+            activation_type=QuantType.QInt8,
             weight_type=QuantType.QInt8,
+            extra_options={"ActivationSymmetric": True},  # a zero other than 0 would be subtracted in floats, before every layer
         )
         written = onnx.load(temporary)
         onnx.helper.set_model_props(written, said | {"quantised": "int8"})

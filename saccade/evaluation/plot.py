@@ -1,9 +1,10 @@
 """EVALUATION -> rates.png or .svg: mAP and the recall of hidden objects over the rate, a line per series."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from saccade.evaluation.result import Evaluation
-from saccade.evaluation.table import described
+from saccade.evaluation.table import described, lines_of
 from saccade.events.files import replacing
 from saccade.types import InputError
 
@@ -14,7 +15,7 @@ MARKERS = "os^DvPX"
 SUFFIXES = (".png", ".svg")
 
 
-def plot_rates(evaluation: Evaluation, path: Path) -> None:
+def plot_rates(evaluation: Evaluation, path: Path, beside: Sequence[Evaluation] = ()) -> None:
     """Write a picture whose caption says weights, data set and protocol."""
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: unknown suffix {path.suffix!r}; expected {' or '.join(SUFFIXES)}")
@@ -27,13 +28,13 @@ def plot_rates(evaluation: Evaluation, path: Path) -> None:
 
     figure = Figure(figsize=(10, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
-    rates = sorted({result.condition.rate_hz for result in evaluation.results})
+    rates = sorted({result.condition.rate_hz for one in (evaluation, *beside) for result in one.results})
     names = {"mAP": "mAP, %", "recall_still": "Recall of hidden objects, %"}
     for axes, (score, label) in zip(figure.subplots(1, 2), names.items(), strict=True):
-        for place, series in enumerate(evaluation.series):
+        for place, (name, series) in enumerate(lines_of(evaluation, *beside)):
             points = [(result.condition.rate_hz, getattr(result.scores, score)) for result in series.results]
             style = {"color": INKS[place % len(INKS)], "linestyle": DASHES[place % len(DASHES)], "marker": MARKERS[place % len(MARKERS)]}
-            axes.plot(*zip(*points, strict=True), label=series.name, linewidth=2, markersize=6, **style)
+            axes.plot(*zip(*points, strict=True), label=name, linewidth=2, markersize=6, **style)
         axes.set(xscale="log", xlabel="frames per second")
         axes.set_title(label, loc="left", fontsize=11)
         axes.set_ylim(bottom=0)
@@ -45,7 +46,7 @@ def plot_rates(evaluation: Evaluation, path: Path) -> None:
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
     # Names are no formulas: a lone $ in a path must not be set as mathematics.
-    caption = f"{described(evaluation)}; hidden: no events for over 0.25 s"
+    caption = f"{described(evaluation, *beside)}; hidden: no events for over 0.25 s"
     figure.supxlabel(caption, fontsize=8, color="#555555", parse_math=False, wrap=True)
     with replacing(path) as temporary, matplotlib.rc_context({"svg.hashsalt": "saccade", "svg.fonttype": "none"}):
         kind = path.suffix.lstrip(".").lower()

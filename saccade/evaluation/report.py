@@ -9,7 +9,7 @@ from saccade.evaluation.gallery import Gallery, pictures
 from saccade.evaluation.markup import Markup, element
 from saccade.evaluation.mistakes import SURE
 from saccade.evaluation.result import Evaluation, Result, Series
-from saccade.evaluation.table import NOTHING, Table, conditions_table, cost_table, number, rates_table, significant
+from saccade.evaluation.table import NOTHING, Table, conditions_table, cost_table, lines_of, number, rates_table, significant
 from saccade.events.files import replacing
 from saccade.types import InputError
 
@@ -33,17 +33,18 @@ NOTES = {
 }  # fmt: skip
 
 
-def write_report(path: Path, evaluation: Evaluation, gallery: Gallery | None = None) -> None:
+def write_report(path: Path, evaluation: Evaluation, gallery: Gallery | None = None, beside: Sequence[Evaluation] = ()) -> None:
     """Write the whole report, atomically."""
     with replacing(path) as temporary:
-        temporary.write_text(report(evaluation, gallery), encoding="utf-8")
+        temporary.write_text(report(evaluation, gallery, beside), encoding="utf-8")
 
 
-def report(evaluation: Evaluation, gallery: Gallery | None = None) -> str:
-    """The page as text."""
+def report(evaluation: Evaluation, gallery: Gallery | None = None, beside: Sequence[Evaluation] = ()) -> str:
+    """The page as text; other weights on the same data stand beside the first."""
     if not evaluation.results:
         raise InputError(f"{evaluation.weights}: an evaluation without results; give at least one rate")
-    title = f"{evaluation.model} on {evaluation.dataset}"
+    several = (evaluation, *beside)
+    title = f"{' and '.join(one.model for one in several)} on {evaluation.dataset}"
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -53,35 +54,36 @@ def report(evaluation: Evaluation, gallery: Gallery | None = None) -> str:
         element("style", Markup(STYLE.read_text(encoding="utf-8"))),
     )
     sections = (
-        _header(title, evaluation),
-        _rates(evaluation),
-        _parts(evaluation, "by_still_s", "s", "Hidden objects", "By the time since the object last made events of its own."),
-        _parts(evaluation, "by_speed_px_s", "px/s", "Speed", "By the speed of the object in the picture."),
-        _classes(evaluation),
+        _header(title, *several),
+        _rates(*several),
+        _parts(several, "by_still_s", "s", "Hidden objects", "By the time since the object last made events of its own."),
+        _parts(several, "by_speed_px_s", "px/s", "Speed", "By the speed of the object in the picture."),
+        _classes(*several),
         _gallery(evaluation, gallery),
-        _tabled("All scores", "", conditions_table(evaluation)),
-        _tabled("Cost", "", cost_table(evaluation)),
+        _tabled("All scores", "", conditions_table(*several)),
+        _tabled("Cost", "", cost_table(*several)),
         _notes(),
     )
     body = element("body", element("main", *sections))
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
-def detailed(evaluation: Evaluation) -> list[tuple[str, int, Result]]:
+def detailed(*evaluations: Evaluation) -> list[tuple[str, int, Result]]:
     """(name, style, result) of what is looked at closely: every series at its highest rate, and before them the training rate."""
-    first = evaluation.series[0]
     chosen = []
+    lines = lines_of(*evaluations)
+    (name, first), *_ = lines
     if first.trained is not None and first.trained is not first.fastest:
-        chosen.append((f"{first.name}, {first.common.rate_hz:g} Hz", REFERENCE, first.trained))
-    for place, series in enumerate(evaluation.series):
-        chosen.append((f"{series.name}, {series.fastest.condition.rate_hz:g} Hz", style_of(place), series.fastest))
+        chosen.append((f"{name}, {first.common.rate_hz:g} Hz", REFERENCE, first.trained))
+    for place, (name, series) in enumerate(lines):
+        chosen.append((f"{name}, {series.fastest.condition.rate_hz:g} Hz", style_of(place), series.fastest))
     return chosen
 
 
-def _header(title: str, evaluation: Evaluation) -> Markup:
+def _header(title: str, evaluation: Evaluation, *beside: Evaluation) -> Markup:
     scores = evaluation.results[0].scores
     facts = {
-        "Weights": element("code", evaluation.weights),
+        "Weights": element("code", ", ".join(one.weights for one in (evaluation, *beside))),
         "Data set": f"{evaluation.dataset}, {evaluation.split}, {evaluation.recordings:,} recording{'s' * (evaluation.recordings != 1)}",
         "Labels": f"{scores.labels:,} at {scores.frames:,} instants" + (f", {scores.still:,} of them hidden" if scores.still else ""),
         "Classes": ", ".join(evaluation.classes),
@@ -114,41 +116,40 @@ def _tiles(series: Series) -> Markup:
     return element("div", *drawn, class_="tiles")
 
 
-def _rates(evaluation: Evaluation) -> Markup:
+def _rates(*evaluations: Evaluation) -> Markup:
+    named = lines_of(*evaluations)
+
     def lines(score: str) -> list[Line]:
         return [
-            Line(
-                series.name, tuple((result.condition.rate_hz, getattr(result.scores, score)) for result in series.results), style_of(place)
-            )
-            for place, series in enumerate(evaluation.series)
+            Line(name, tuple((result.condition.rate_hz, getattr(result.scores, score)) for result in series.results), style_of(place))
+            for place, (name, series) in enumerate(named)
         ]
 
-    x = rate_axis([result.condition.rate_hz for result in evaluation.results])
+    x = rate_axis([result.condition.rate_hz for one in evaluations for result in one.results])
     charts = []
     for title, score in (("mAP", "mAP"), ("Hidden recall", "recall_still")):
         values = lines(score)
         if any(math.isfinite(y) for line in values for _, y in line.points):
             charts.append(line_chart(title, values, x, percent_axis("%", [y for line in values for _, y in line.points])))
-    names = [(series.name, style_of(place)) for place, series in enumerate(evaluation.series)]
     return _section(
         "Scores by rate",
         "The same weights at every rate, scored at the same label times.",
         element("div", *charts, class_="pair"),
-        legend(names),
-        _table(rates_table(evaluation)),
+        legend([(name, style_of(place)) for place, (name, _) in enumerate(named)]),
+        _table(rates_table(*evaluations)),
     )
 
 
-def _parts(evaluation: Evaluation, name: str, unit: str, title: str, intro: str) -> Markup:
-    groups = [(label, style, getattr(result, name)) for label, style, result in detailed(evaluation) if getattr(result, name)]
+def _parts(evaluations: Sequence[Evaluation], name: str, unit: str, title: str, intro: str) -> Markup:
+    groups = [(label, style, getattr(result, name)) for label, style, result in detailed(*evaluations) if getattr(result, name)]
     if not groups:
         return Markup("")
     drawn = [bars("Recall, %", unit, "recall", groups), bars("AP, %", unit, "ap", groups)]
     return _section(title, intro, element("div", *drawn, class_="pair"), legend([(label, style) for label, style, _ in groups]))
 
 
-def _classes(evaluation: Evaluation) -> Markup:
-    chosen = detailed(evaluation)
+def _classes(evaluation: Evaluation, *beside: Evaluation) -> Markup:
+    chosen = detailed(evaluation, *beside)
     header = ("mAP", *evaluation.classes, "small", "medium", "large")
     rows = []
     for name, _, result in chosen:

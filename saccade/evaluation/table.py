@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from saccade.evaluation.result import Evaluation, Result
+from saccade.evaluation.result import Evaluation, Result, Series
 
 NOTHING = "–"  # where a number would be NaN
 
@@ -31,17 +31,23 @@ def significant(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
 
 
-def rates_table(evaluation: Evaluation) -> Table:
+def lines_of(*evaluations: Evaluation) -> list[tuple[str, Series]]:
+    """The series of all with names that tell them apart: other weights on the same data stand beside the first."""
+    several = len(evaluations) > 1
+    return [(f"{one.model}: {series.name}" if several else series.name, series) for one in evaluations for series in one.series]
+
+
+def rates_table(evaluation: Evaluation, *beside: Evaluation) -> Table:
     """A row per series: mAP at every rate, what is lost above the training rate, and what the memory holds of hidden objects."""
-    rates = sorted({result.condition.rate_hz for result in evaluation.results})
+    rates = sorted({result.condition.rate_hz for one in (evaluation, *beside) for result in one.results})
     ends = list(dict.fromkeys(rate for rate in (evaluation.training_rate_hz, rates[-1] if rates else math.nan) if rate in rates))
     rows = []
-    for series in evaluation.series:
+    for name, series in lines_of(evaluation, *beside):
         found = [series.at(rate) for rate in rates]
         hidden = [series.at(rate) for rate in ends]
         rows.append(
             (
-                series.name,
+                name,
                 *(number(result.scores.mAP if result else None) for result in found),
                 number(series.mean_drop),
                 number(series.retention, unit=" %"),
@@ -52,47 +58,48 @@ def rates_table(evaluation: Evaluation) -> Table:
     return Table(header, tuple(rows))
 
 
-def conditions_table(evaluation: Evaluation) -> Table:
+def conditions_table(*evaluations: Evaluation) -> Table:
     """A row per condition with all of its scores and its cost."""
     header = (
         "window, stepping", "rate", "mAP", "AP50", "AP75", "AR", "hidden", "streaming AP", "age, ms", "frames/s", "× real time",
     )  # fmt: skip
     rows = tuple(
-        (series.name, f"{result.condition.rate_hz:g} Hz", *_scores(result)) for series in evaluation.series for result in series.results
+        (name, f"{result.condition.rate_hz:g} Hz", *_scores(result)) for name, series in lines_of(*evaluations) for result in series.results
     )
     return Table(header, rows)
 
 
-def cost_table(evaluation: Evaluation) -> Table:
+def cost_table(*evaluations: Evaluation) -> Table:
     """What each condition took."""
     header = ("window, stepping", "rate", "recorded, s", "frames", "computing, s", "frames/s", "× real time", "one step, ms")
     rows = []
-    for series in evaluation.series:
+    for name, series in lines_of(*evaluations):
         for result in series.results:
             cost = result.cost
             amounts = (number(cost.recorded_s), f"{cost.frames:,}", number(cost.seconds))
             speeds = (significant(cost.frames_per_s), significant(cost.times_real_time), significant(cost.step_ms))
-            rows.append((series.name, f"{result.condition.rate_hz:g} Hz", *amounts, *speeds))
+            rows.append((name, f"{result.condition.rate_hz:g} Hz", *amounts, *speeds))
     return Table(header, tuple(rows))
 
 
-def described(evaluation: Evaluation) -> str:
+def described(evaluation: Evaluation, *beside: Evaluation) -> str:
     """What was evaluated on what, in one line: for captions."""
     recordings = f"{evaluation.recordings:,} recording" + ("" if evaluation.recordings == 1 else "s")
     where = f"{evaluation.dataset}, {evaluation.split} ({recordings})"
-    return f"{evaluation.weights} ({evaluation.model}) on {where}, protocol {evaluation.protocol}"
+    weights = ", ".join(f"{one.weights} ({one.model})" for one in (evaluation, *beside))
+    return f"{weights} on {where}, protocol {evaluation.protocol}"
 
 
-def markdown(evaluation: Evaluation) -> str:
+def markdown(*evaluations: Evaluation) -> str:
     """Both tables with a line on what they are of."""
     hidden = "hidden: recall in percent of objects that have made no events for over 0.25 s, which only a memory can find"
     return (
         "\n\n".join(
             (
-                _escape(described(evaluation)),
+                _escape(described(*evaluations)),
                 f"mAP in percent by frames per second; {hidden}.",
-                to_markdown(rates_table(evaluation)),
-                to_markdown(conditions_table(evaluation)),
+                to_markdown(rates_table(*evaluations)),
+                to_markdown(conditions_table(*evaluations)),
             )
         )
         + "\n"
