@@ -41,6 +41,7 @@ class GatedS5(nn.Module):
         self.content = nn.Linear(dim, dim, bias=False)  # no bias: silence admits nothing, so it decays
         self.observe = nn.Linear(dim, dim)
         self.show = nn.Linear(dim, dim)
+        self.direct = nn.Parameter(torch.ones(dim))  # past the state, which lags: at high rates it is the mean of a window's inputs
         nn.init.constant_(self.pace.bias, -math.log(FASTEST - 1))  # the clock's own pace
         nn.init.zeros_(self.observe.bias)
         with torch.no_grad():  # what is remembered is shown from the first training step on
@@ -62,7 +63,7 @@ class GatedS5(nn.Module):
             signals = [clock, *(gate.to(full) for gate in gates)]
             system = (*self.eigenvalues(), self._unit_gain())
             states = _in_pieces(signals, system, state[0].flatten(0, 2)).view(x.shape)
-        return torch.tanh(self.observe(states)) * torch.sigmoid(self.show(u)), (states[-1].clone(),)
+        return torch.tanh(self.observe(states) + self.direct * u) * torch.sigmoid(self.show(u)), (states[-1].clone(),)
 
     def eigenvalues(self) -> Pair:
         return -self.log_decay.exp(), self.frequency
