@@ -141,9 +141,19 @@ def test_view_refuses(tmp_path: Path, arguments: tuple[str, ...], message: str) 
 
 
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    cli.demo(out=tmp_path / "demo")
-    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == ["frames_200hz.mp4", "frames_200hz.png", "frames_20hz.png"]
-    assert "saccade info" in capsys.readouterr().out
+    out = tmp_path / "demo"
+    cli.demo(seed=3, rate_hz=100, recordings=1, seconds=0.6, out=out)
+    said = capsys.readouterr().out
+    assert {"detections.mp4", "report.html", "rates.png", "table.md"} <= {path.name for path in out.iterdir()}
+    assert said.count("$ saccade ") == 3  # each step as a command that can be repeated
+    assert said.count("100 Hz") >= 4  # ours and the baseline, in both tables
+
+
+@pytest.mark.parametrize(("option", "value"), [("--seed", 0), ("--rate", 0.5), ("--rate", 5000)])
+def test_demo_refuses_what_it_cannot_show(tmp_path: Path, option: str, value: float) -> None:
+    result = run("demo", option, value, "--out", tmp_path / "demo")
+    assert result.returncode == 2
+    assert option in result.stderr
 
 
 def test_demo_says_where_it_cannot_write(tmp_path: Path) -> None:

@@ -105,6 +105,18 @@ def test_it_prints_the_table_writes_every_form_and_goes_on(
     assert read_evaluation(out / "evaluation.json") == found
 
 
+def test_other_weights_are_scored_beside_the_first(streets: Path, weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    other = weights.with_name("other.safetensors")
+    other.write_bytes(weights.read_bytes())
+    evaluate(weights, streets, rates=(20.0,), beside=(str(other),), out=tmp_path / "scores")
+    assert capsys.readouterr().out.count("sliding, direct") == 4  # two tables, two weights
+    found, beside = (read_evaluation(tmp_path / "scores" / name) for name in ("evaluation.json", "beside/other/evaluation.json"))
+    assert found.results[0].scores == beside.results[0].scores
+    assert str(other) in (tmp_path / "scores/report.html").read_text()
+    with pytest.raises(InputError, match="same name"):
+        evaluate(weights, streets, rates=(20.0,), beside=(str(other), str(other)), out=tmp_path / "scores")
+
+
 def test_without_out_the_table_is_only_printed(streets: Path, weights: Path, capsys: pytest.CaptureFixture) -> None:
     before = sorted(streets.parent.rglob("*"))
     evaluate(weights, streets, rates=(20.0,), split="train", recordings=1)

@@ -16,7 +16,6 @@ from saccade.evaluation.gallery import Gallery
 from saccade.evaluation.markup import element
 from saccade.evaluation.mistakes import Mistake
 from saccade.evaluation.report import report, write_report
-from saccade.evaluation.result import Evaluation
 from saccade.types import InputError
 from tests.evaluation.samples import detections, evaluation, labels, result
 
@@ -46,6 +45,7 @@ SHAPES = {
     "nothing found": (evaluation(results=(result(0.0, 0.0), result(0.0, 0.0, rate_hz=200))), Gallery(result(0.0).condition, [], [])),
     "nothing to count": (evaluation(results=(result(float("nan"), float("nan")), result(float("nan"), float("nan"), rate_hz=200))), None),
     "scores alone": (evaluation(results=(replace(result(31.2), by_still_s=(), by_speed_px_s=(), curves={}),)), None),
+    "other weights": (evaluation(), gallery(), (evaluation(model="rvt-nano", weights="rvt.safetensors"),)),
     "many series": (evaluation(results=tuple(result(30.0 - i, rate_hz=rate, seed=i) for i in range(9) for rate in (20, 1000))), None),
 }
 
@@ -72,6 +72,12 @@ def test_it_says_the_table_and_the_parts() -> None:
         assert said in words, said
     assert page.count("data:image/png;base64,") == 2
     assert page.count('class="chart"') == 2 + 3  # mAP and hidden recall, a curve per class
+
+
+def test_other_weights_stand_beside_the_first() -> None:
+    words = " ".join(" ".join(parsed(report(*SHAPES["other weights"])).itertext()).split())
+    for said in ("gs5-vit-nano: disjoint, direct 31.2 27.4", "rvt-nano: disjoint, direct 31.2 27.4", "rvt.safetensors"):
+        assert said in words, said
 
 
 def test_names_never_become_markup(tmp_path: Path) -> None:
@@ -103,9 +109,7 @@ def test_a_browser_shows_it_without_errors_and_asks_for_nothing(shape: str, tmp_
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         pytest.skip(f"none of {', '.join(BROWSERS)} is installed: the report can't be opened headless")
-    whole: Evaluation
-    whole, pictures = SHAPES[shape]
-    write_report(tmp_path / "report.html", whole, pictures)
+    write_report(tmp_path / "report.html", *SHAPES[shape])
     command = [
         browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
         "--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path / 'profile'}",

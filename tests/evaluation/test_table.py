@@ -29,6 +29,15 @@ def test_a_rate_that_only_one_series_has_is_a_dash_in_the_others() -> None:
     assert second[1:5] == ("25.0", NOTHING, NOTHING, NOTHING)
 
 
+def test_other_weights_stand_beside_the_first_under_their_own_name() -> None:
+    ours, baseline = evaluation(), evaluation(model="rvt-nano", results=(result(35.0), result(20.0, rate_hz=500)))
+    table = rates_table(ours, baseline)
+    assert "500 Hz" in table.header
+    assert [row[0] for row in table.rows] == [f"{ours.model}: {series.name}" for series in ours.series] + ["rvt-nano: sliding, direct"]
+    assert table.rows[-1][1:7] == ("35.0", NOTHING, NOTHING, NOTHING, NOTHING, "20.0")
+    assert len(conditions_table(ours, baseline).rows) == len(ours.results) + 2
+
+
 def test_what_cannot_be_counted_is_a_dash_never_nan() -> None:
     nan = float("nan")
     whole = evaluation(results=(result(nan, nan), result(nan, nan, rate_hz=200)))
