@@ -16,8 +16,7 @@ from tqdm import tqdm
 
 from saccade.commands.recordings import AS_STATED, Reading, Recording
 from saccade.commands.simulate import size_of
-from saccade.events.files import check_readable
-from saccade.samples import shipped_weights
+from saccade.commands.weights import WeightsFile
 from saccade.training.stop import stop_signals
 from saccade.types import Events, InputError
 
@@ -29,13 +28,6 @@ if TYPE_CHECKING:
     from saccade.events.reader import Reader
     from saccade.viewer.backdrop import Backdrop
 
-Weights = Annotated[
-    str,
-    tyro.conf.Positional,
-    tyro.conf.arg(
-        metavar="WEIGHTS", help="Weights file (.safetensors, a published checkpoint, with --runtime an exported file), or a name."
-    ),
-]
 From = Annotated[float | None, tyro.conf.arg(name="from")]
 To = Annotated[float | None, tyro.conf.arg(name="to")]
 Rate = Annotated[float, tyro.conf.arg(name="rate")]
@@ -47,7 +39,7 @@ TRACKED_FROM = 0.1  # scores below --score still continue tracks
 
 
 def detect(
-    weights: Weights,
+    weights: WeightsFile,
     recording: Recording,
     *,
     rate_hz: Rate = 20.0,
@@ -96,7 +88,7 @@ def detect(
         track: Ids that stay with objects; --no-track leaves them out.
         fit: How a sensor of any size is shown to the network.
         size: Width x height that the network knows; if not given that of its training (published: 304x240 or 640x360), or of its export.
-        runtime: What computes the network; other than torch for files of `saccade export`.
+        runtime: What computes the network; with other than torch, WEIGHTS is a file of `saccade export`.
         device: Of torch: cpu or cuda.
         threads: Of the network's computation on the CPU; 0 = as many as the runtime likes.
         faults: At damage or a jump of time in RECORDING, raise an error, or skip it and go on, after a jump with an empty memory.
@@ -104,17 +96,18 @@ def detect(
     """
     _check(rate_hz, score, slow, threads, start_s, end_s)
     highest_hz = _check_rates(rate_hz, min_rate_hz, max_rate_hz)
-    file = weights_file(weights)
     known = None if size is None else size_of(size)
     paths = out or _standard(recording)
     check_outputs(paths, recording, overwrite)
+    from saccade.deploy.outputs import Run
+    from saccade.deploy.runtime import open_runtime
+    from saccade.deploy.tiles import open_stream
+    from saccade.model.weights import find_weights
+    from saccade.viewer.backdrop import Backdrop
+
+    file = find_weights(weights)
     with opening.open(recording) as reader:
         start_us, end_us = _limits(reader, start_s, end_s)
-        from saccade.deploy.outputs import Run
-        from saccade.deploy.runtime import open_runtime
-        from saccade.deploy.tiles import open_stream
-        from saccade.viewer.backdrop import Backdrop
-
         opened = open_runtime(file, runtime, device, threads or None)
         wanted = class_indices(classes, opened.config)
         stream = open_stream(
@@ -176,19 +169,6 @@ def _run(stream: "Stream | Tiled", backdrop: "Backdrop", run: "Run", outputs: "O
     print(f"{frames:,} frames at {rate}, {boxes:,} boxes, {len(tracks):,} tracks, {speed:.2g} x real time", file=where)
     for path in files:
         print(f"{path}: {path.stat().st_size / 1e6:.2f} MB", file=where)
-
-
-def weights_file(weights: str) -> Path:
-    """Of a path, or of a name of weights that come with saccade."""
-    path, shipped = Path(weights), shipped_weights()
-    if not path.exists() and weights in shipped:
-        return shipped[weights]
-    if not path.exists() and not path.suffix and path.name == weights:
-        names = ", ".join(shipped) or "none yet"
-        raise InputError(f"{weights}: no such file, and no weights of that name come with saccade (shipped: {names}); give a weights file")
-    if not path.is_dir():  # an exported package may be a folder; its runtime looks into it
-        check_readable(path)
-    return path
 
 
 def class_indices(names: tuple[str, ...], config: "DetectorConfig") -> np.ndarray:

@@ -13,6 +13,7 @@ import tyro
 from tqdm import tqdm
 
 from saccade.commands.data import Folder, Split
+from saccade.commands.weights import WeightsFile
 from saccade.datasets.open import Kind, fixed_sampling, open_dataset
 from saccade.datasets.recording import Dataset, Sampling
 from saccade.evaluation.condition import Condition, Stepping, WindowKind
@@ -27,9 +28,6 @@ from saccade.events.files import replacing
 from saccade.types import InputError
 from saccade.viewer.picture import colours
 
-WeightsFile = Annotated[
-    Path, tyro.conf.Positional, tyro.conf.arg(metavar="WEIGHTS", help="Weights of saccade (.safetensors) or a published checkpoint.")
-]
 Windows = Annotated[str, tyro.conf.arg(metavar="sliding,disjoint,shrunk")]
 Steppings = Annotated[str, tyro.conf.arg(metavar="direct,interleaved")]
 PICTURE_RATE_HZ = 200  # of the grid on which the frame nearest to a mistake is drawn
@@ -92,7 +90,13 @@ def evaluate(
 
 
 def _run(
-    weights: Path, dataset: Dataset, conditions: list[Condition], out: Path | None, device: str, processes: int, options: dict[str, Any]
+    weights: Path | str,
+    dataset: Dataset,
+    conditions: list[Condition],
+    out: Path | None,
+    device: str,
+    processes: int,
+    options: dict[str, Any],
 ) -> None:
     import torch
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from saccade.commands.simulate import size_of
+from saccade.commands.weights import WeightsFile
 from saccade.types import InputError
 
 if TYPE_CHECKING:
@@ -14,11 +15,6 @@ if TYPE_CHECKING:
 
     from saccade.config import DetectorConfig
 
-WeightsFile = Annotated[
-    Path,
-    tyro.conf.Positional,
-    tyro.conf.arg(metavar="WEIGHTS", help="Weights of saccade (.safetensors) or a published checkpoint (S5-ViT, RVT)."),
-]
 Out = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="File to write: .onnx, or .pt2 for torch itself.")]
 CALIBRATION_FRAMES = 64
 
