@@ -1,6 +1,7 @@
 """`saccade detect` as a user meets it: outputs that agree, any sensor, and runs that are cut off in the middle."""
 
 import json
+import logging
 import lzma
 import os
 import resource
@@ -24,10 +25,12 @@ from saccade.datasets.labels import RawLabels, read_boxes
 from saccade.deploy.outputs_text import read_json_lines
 from saccade.deploy.stream import Stream
 from saccade.events.open import open_events
+from saccade.events.write import write_events
 from saccade.model.detector import Detector
 from saccade.model.weights import load_detector, save_detector
 from saccade.samples import STREET, shipped_weights
-from saccade.types import Detections, InputError
+from saccade.types import Detections, Events, InputError
+from tests.make.events import random_events
 
 ROOT = Path(__file__).parents[1]
 CLASSES = s5_vit_nano().classes
@@ -115,6 +118,58 @@ def test_a_pipe_gets_json_lines(weights: Path, score: float) -> None:
     )
     assert "6 frames" in result.stderr
     assert [json.loads(line)["time_us"] for line in result.stdout.splitlines()] == [50_000 * (i + 1) for i in range(6)]
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`saccade detect` with the arguments of a command line, in this process."""
+    monkeypatch.setattr(logging.getLogger("saccade"), "handlers", [])  # the command line adds its own
+
+    def run(*arguments: object) -> None:
+        monkeypatch.setattr(sys, "argv", ["saccade", "detect", *map(str, arguments)])
+        cli.main()
+
+    return run
+
+
+def test_an_adaptive_rate_is_the_streams(typed, weights: Path, score: float, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    out = tmp_path / "a.jsonl"
+    typed(weights, STREET, "--from", 0.2, "--to", 0.6, "--min-rate", 5, "--max-rate", 100, "--score", score, "--out", out)
+    times_us = [one.time_us for one in read_json_lines(out)]
+    assert times_us == [one.time_us for one in streamed(weights, min_rate_hz=5, max_rate_hz=100)]
+    assert 2 < len(times_us) < 40, "less often than at most, more often than at least"
+    assert f"{len(times_us)} frames at up to 100 Hz" in capsys.readouterr().out
+    assert "--max-rate" in refused(typed, capsys, weights, STREET, "--max-rate", 10, "--rate", 50)
+    assert "another fit" in refused(typed, capsys, weights, STREET, "--min-rate", 5, "--fit", "tile", "--out", tmp_path / "b.jsonl")
+
+
+def refused(typed, capsys: pytest.CaptureFixture, *arguments: object) -> str:
+    with pytest.raises(SystemExit) as ended:
+        typed(*arguments)
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_threads_are_those_asked_for(typed, weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    before = torch.get_num_threads()
+    try:
+        for asked, used in ((before + 1, before + 1), (0, before + 1)):
+            typed(weights, STREET, "--to", 0.1, "--threads", asked, "--out", tmp_path / f"{asked}.jsonl")
+            assert torch.get_num_threads() == used
+    finally:
+        torch.set_num_threads(before)
+    assert "--threads -1" in refused(typed, capsys, weights, STREET, "--threads", -1)
+
+
+def test_a_jump_of_time_ends_the_run_or_begins_anew(typed, weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    first = random_events(10_000, width=160, height=128, span_us=200_000)
+    later = Events(first.t + 3_600_000_000, first.x, first.y, first.p, first.width, first.height)
+    recording, out = tmp_path / "jump.h5", tmp_path / "a.jsonl"
+    write_events(Events.join([first, later]), recording)
+    assert "time jumps from" in refused(typed, capsys, weights, recording, "--out", out)
+    typed(weights, recording, "--faults", "skip", "--out", out)
+    times_us = [one.time_us for one in read_json_lines(out)]
+    assert times_us == [after_us + end_us for after_us in (0, 3_600_000_000) for end_us in (50_000, 100_000, 150_000, 200_000)]
 
 
 def started(weights: Path, score: float, folder: Path, frames: int, **options) -> subprocess.Popen:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
@@ -16,37 +16,35 @@ from tqdm import tqdm
 
 from saccade.commands.recordings import AS_STATED, Reading, Recording
 from saccade.commands.simulate import size_of
-from saccade.events.files import check_readable
-from saccade.samples import shipped_weights
+from saccade.commands.weights import WeightsFile
 from saccade.training.stop import stop_signals
-from saccade.types import InputError
+from saccade.types import Events, InputError
 
 if TYPE_CHECKING:
     from saccade.config import DetectorConfig
     from saccade.deploy.outputs import Output, Outputs, Run
     from saccade.deploy.stream import Stream
     from saccade.deploy.tiles import Tiled
+    from saccade.events.reader import Reader
     from saccade.viewer.backdrop import Backdrop
 
-Weights = Annotated[
-    str,
-    tyro.conf.Positional,
-    tyro.conf.arg(
-        metavar="WEIGHTS", help="Weights file (.safetensors, a published checkpoint, with --runtime an exported file), or a name."
-    ),
-]
 From = Annotated[float | None, tyro.conf.arg(name="from")]
 To = Annotated[float | None, tyro.conf.arg(name="to")]
 Rate = Annotated[float, tyro.conf.arg(name="rate")]
+MinRate = Annotated[float | None, tyro.conf.arg(name="min-rate")]
+MaxRate = Annotated[float | None, tyro.conf.arg(name="max-rate")]
 SUFFIXES = (".mp4", ".jsonl", ".csv", ".json", ".npy", ".mcap", ".rrd")
+SMALL = 4096  # events that a fault may cost
 TRACKED_FROM = 0.1  # scores below --score still continue tracks
 
 
 def detect(
-    weights: Weights,
+    weights: WeightsFile,
     recording: Recording,
     *,
     rate_hz: Rate = 20.0,
+    min_rate_hz: MinRate = None,
+    max_rate_hz: MaxRate = None,
     out: tuple[Path, ...] = (),
     start_s: From = None,
     end_s: To = None,
@@ -60,6 +58,8 @@ def detect(
     size: str | None = None,
     runtime: Literal["torch", "onnx", "openvino", "package"] = "torch",
     device: str = "cpu",
+    threads: int = 0,
+    faults: Literal["raise", "skip"] = "raise",
     overwrite: bool = False,
     opening: Reading = AS_STATED,
 ) -> None:
@@ -75,6 +75,8 @@ def detect(
 
     Args:
         rate_hz: Answers per second of event time.
+        min_rate_hz: Let the rate follow the activity, down to this one; if only --max-rate is given, down to --rate.
+        max_rate_hz: Let the rate follow the activity, up to this one; if only --min-rate is given, up to --rate.
         out: Files to write, kinds by suffix; if not given RECORDING_detected.mp4 and .jsonl in this folder.
         start_s: Begin at this time of the recording, in seconds as `saccade info` prints them.
         end_s: End at this time.
@@ -85,38 +87,57 @@ def detect(
         stepping: State that a frame goes on from. Direct: of the frame before; interleaved: of the one a training window before.
         track: Ids that stay with objects; --no-track leaves them out.
         fit: How a sensor of any size is shown to the network.
-        size: Width x height that the network knows; if not given 304x240 (Gen1), 640x360 (halved 1 Mpx), or that of an exported file.
-        runtime: What computes the network; other than torch for files of `saccade export`.
+        size: Width x height that the network knows; if not given that of its training (published: 304x240 or 640x360), or of its export.
+        runtime: What computes the network; with other than torch, WEIGHTS is a file of `saccade export`.
         device: Of torch: cpu or cuda.
+        threads: Of the network's computation on the CPU; 0 = as many as the runtime likes.
+        faults: At damage or a jump of time in RECORDING, raise an error, or skip it and go on, after a jump with an empty memory.
         overwrite: Replace files of --out that exist.
     """
-    _check(rate_hz, score, slow, start_s, end_s)
-    file = weights_file(weights)
+    _check(rate_hz, score, slow, threads, start_s, end_s)
+    highest_hz = _check_rates(rate_hz, min_rate_hz, max_rate_hz)
     known = None if size is None else size_of(size)
     paths = out or _standard(recording)
     check_outputs(paths, recording, overwrite)
-    with opening.open(recording) as reader:
-        start_us = reader.start_us if start_s is None else round(start_s * 1e6)
-        end_us = reader.end_us if end_s is None else min(round(end_s * 1e6), reader.end_us)
-        if start_us >= end_us:
-            here = f"{reader.start_us / 1e6:g} to {reader.end_us / 1e6:g} s"
-            raise InputError(f"{recording}: nothing between --from and --to; the recording has {here}")
-        from saccade.deploy.outputs import Run
-        from saccade.deploy.runtime import open_runtime
-        from saccade.deploy.tiles import open_stream
-        from saccade.viewer.backdrop import Backdrop
+    from saccade.deploy.outputs import Run
+    from saccade.deploy.runtime import open_runtime
+    from saccade.deploy.tiles import open_stream
+    from saccade.model.weights import find_weights
+    from saccade.viewer.backdrop import Backdrop
 
-        opened = open_runtime(file, runtime, device)
+    file = find_weights(weights)
+    with opening.open(recording) as reader:
+        start_us, end_us = _limits(reader, start_s, end_s)
+        opened = open_runtime(file, runtime, device, threads or None)
         wanted = class_indices(classes, opened.config)
-        options = {"window": window, "stepping": stepping, "score": min(score, TRACKED_FROM) if track else score, "tracker": track}
-        stream = open_stream(opened, rate_hz, reader.width, reader.height, fit, known, **options)
+        stream = open_stream(
+            opened, rate_hz, reader.width, reader.height, fit, known, window=window, stepping=stepping, tracker=track,
+            score=min(score, TRACKED_FROM) if track else score, min_rate_hz=min_rate_hz, max_rate_hz=max_rate_hz, faults=faults,
+        )  # fmt: skip
         run = Run(
-            recording=recording.name, width=reader.width, height=reader.height, classes=opened.config.classes, rate_hz=rate_hz,
+            recording=recording.name, width=reader.width, height=reader.height, classes=opened.config.classes, rate_hz=highest_hz,
             start_us=start_us, end_us=end_us, slow=slow,
         )  # fmt: skip
         # Without limits a recording may be out of order; between limits that would be an error.
         events = reader.stream(None if start_s is None else start_us, None if end_s is None else end_us)
+        events = events if faults == "raise" else _small(events)
         _run(stream, Backdrop(events, reader.width, reader.height, opened.config.window_us), run, open_outputs(paths, run), wanted, score)
+
+
+def _limits(reader: "Reader", start_s: float | None, end_s: float | None) -> tuple[int, int]:
+    start_us = reader.start_us if start_s is None else round(start_s * 1e6)
+    end_us = reader.end_us if end_s is None else min(round(end_s * 1e6), reader.end_us)
+    if start_us >= end_us:
+        here = f"{reader.start_us / 1e6:g} to {reader.end_us / 1e6:g} s"
+        raise InputError(f"{reader.path}: nothing between --from and --to; the recording has {here}")
+    return start_us, end_us
+
+
+def _small(portions: Iterable[Events]) -> Iterator[Events]:
+    """A stream leaves a damaged portion out as a whole, and a file's portion may be minutes."""
+    for events in portions:
+        for first in range(0, len(events), SMALL):
+            yield events[first : first + SMALL]
 
 
 def _run(stream: "Stream | Tiled", backdrop: "Backdrop", run: "Run", outputs: "Outputs", wanted: np.ndarray, score: float) -> None:
@@ -144,22 +165,10 @@ def _run(stream: "Stream | Tiled", backdrop: "Backdrop", run: "Run", outputs: "O
     speed = (run.end_us - run.start_us) / 1e6 / seconds
     files = [output.path for output in outputs.outputs if str(output.path) != "-"]
     where = sys.stdout if len(files) == len(outputs.outputs) else sys.stderr  # a pipe gets JSON lines only
-    print(f"{frames:,} frames at {run.rate_hz:g} Hz, {boxes:,} boxes, {len(tracks):,} tracks, {speed:.2g} x real time", file=where)
+    rate = f"{'up to ' if stream.adaptive else ''}{run.rate_hz:g} Hz"
+    print(f"{frames:,} frames at {rate}, {boxes:,} boxes, {len(tracks):,} tracks, {speed:.2g} x real time", file=where)
     for path in files:
         print(f"{path}: {path.stat().st_size / 1e6:.2f} MB", file=where)
-
-
-def weights_file(weights: str) -> Path:
-    """Of a path, or of a name of weights that come with saccade."""
-    path, shipped = Path(weights), shipped_weights()
-    if not path.exists() and weights in shipped:
-        return shipped[weights]
-    if not path.exists() and not path.suffix and path.name == weights:
-        names = ", ".join(shipped) or "none yet"
-        raise InputError(f"{weights}: no such file, and no weights of that name come with saccade (shipped: {names}); give a weights file")
-    if not path.is_dir():  # an exported package may be a folder; its runtime looks into it
-        check_readable(path)
-    return path
 
 
 def class_indices(names: tuple[str, ...], config: "DetectorConfig") -> np.ndarray:
@@ -211,14 +220,24 @@ def _standard(recording: Path) -> tuple[Path, ...]:
     return (*video, Path(f"{recording.stem}_detected.jsonl"))
 
 
-def _check(rate_hz: float, score: float, slow: float, start_s: float | None, end_s: float | None) -> None:
+def _check(rate_hz: float, score: float, slow: float, threads: int, start_s: float | None, end_s: float | None) -> None:
     for name, value in (("rate", rate_hz), ("slow", slow)):
         if not 0 < value < float("inf"):
             raise InputError(f"--{name} {value}: expected a number above 0")
     if not 0 <= score <= 1:
         raise InputError(f"--score {score}: expected 0 to 1")
+    if threads < 0:
+        raise InputError(f"--threads {threads}: expected 1 or more, or 0 to leave the choice to the runtime")
     if not all(isfinite(limit) for limit in (start_s, end_s) if limit is not None):
         raise InputError(f"--from {start_s} --to {end_s}: expected seconds, as `saccade info` prints them")
+
+
+def _check_rates(rate_hz: float, min_rate_hz: float | None, max_rate_hz: float | None) -> float:
+    """The highest of the run."""
+    lowest_hz, highest_hz = (rate_hz if limit_hz is None else limit_hz for limit_hz in (min_rate_hz, max_rate_hz))
+    if not 0 < lowest_hz <= highest_hz < float("inf"):
+        raise InputError(f"--min-rate {lowest_hz:g} --max-rate {highest_hz:g}: expected numbers above 0, the lower one first")
+    return highest_hz
 
 
 def _left(outputs: "Outputs", time_us: int) -> str:

@@ -13,6 +13,7 @@ import tyro
 from tqdm import tqdm
 
 from saccade.commands.data import Folder, Split
+from saccade.commands.weights import WeightsFile
 from saccade.datasets.open import Kind, fixed_sampling, open_dataset
 from saccade.datasets.recording import Dataset, Sampling
 from saccade.evaluation.condition import Condition, Stepping, WindowKind
@@ -27,9 +28,6 @@ from saccade.events.files import replacing
 from saccade.types import InputError
 from saccade.viewer.picture import colours
 
-WeightsFile = Annotated[
-    Path, tyro.conf.Positional, tyro.conf.arg(metavar="WEIGHTS", help="Weights of saccade (.safetensors) or a published checkpoint.")
-]
 Windows = Annotated[str, tyro.conf.arg(metavar="sliding,disjoint,shrunk")]
 Steppings = Annotated[str, tyro.conf.arg(metavar="direct,interleaved")]
 PICTURE_RATE_HZ = 200  # of the grid on which the frame nearest to a mistake is drawn
@@ -94,7 +92,7 @@ def evaluate(
 
 
 def _run(
-    several: Sequence[str],
+    several: Sequence[Path | str],
     dataset: Dataset,
     conditions: list[Condition],
     out: Path | None,
@@ -117,7 +115,7 @@ def _run(
     processes = processes or (1 if on_gpu else os.cpu_count() or 1)
     folders = [None if out is None else out / "beside" / Path(one).stem if place else out for place, one in enumerate(several)]
     if len(set(folders)) < len(folders) and out is not None:
-        raise InputError(f"--beside {' '.join(several[1:])}: two have the same name; rename one, their answers are kept by it")
+        raise InputError(f"--beside {' '.join(map(str, several[1:]))}: two have the same name; rename one, their answers are kept by it")
     with _bar(len(several) * len(conditions) * recorded_s(dataset)) as progress:
         found, *beside = (
             evaluate(one, dataset, conditions, out=folder, progress=progress, device=device, processes=processes, **options)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from saccade.commands.simulate import size_of
+from saccade.commands.weights import WeightsFile
 from saccade.types import InputError
 
 if TYPE_CHECKING:
@@ -13,11 +15,6 @@ if TYPE_CHECKING:
 
     from saccade.config import DetectorConfig
 
-WeightsFile = Annotated[
-    Path,
-    tyro.conf.Positional,
-    tyro.conf.arg(metavar="WEIGHTS", help="Weights of saccade (.safetensors) or a published checkpoint (S5-ViT, RVT)."),
-]
 Out = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="File to write: .onnx, or .pt2 for torch itself.")]
 CALIBRATION_FRAMES = 64
 
@@ -26,7 +23,7 @@ def export(
     weights: WeightsFile,
     out: Out,
     *,
-    size: str = "240x304",
+    size: str = "304x240",
     quantise: Literal["none", "int8"] = "none",
     calibrate: Path | None = None,
     compile: bool = False,
@@ -38,7 +35,7 @@ def export(
     shapes of inputs, opset and the detector's settings are in its metadata. examples/run_onnx.py runs it with numpy.
 
     Args:
-        size: Height x width of the frames, which the graph fixes; any number of streams can share a batch.
+        size: Width x height of the frames, which the graph fixes; any number of streams can share a batch.
         quantise: int8 for convolutions and linear layers (.onnx only): smaller, less exact; needs --calibrate.
         calibrate: A recording, of which int8 learns the ranges of values; the first 64 windows are taken.
         compile: Compile a .pt2 for this machine with AOTInductor (needs a C++ compiler).
@@ -46,7 +43,7 @@ def export(
     """
     if out.exists() and not overwrite:
         raise InputError(f"{out}: exists already; give another name, or --overwrite to replace it")
-    height, width = _sides(size)
+    width, height = size_of(size)
     from saccade.deploy.export import SUFFIXES, export_detector
     from saccade.model.weights import load_detector
 
@@ -57,15 +54,8 @@ def export(
     started = time.perf_counter()
     difference = export_detector(detector, out, height=height, width=width, compiled=compile, quantise=quantise, calibration=frames)
     took_s = time.perf_counter() - started
-    print(f"{out}: {detector.config.name}, {out.stat().st_size / 1e6:.1f} MB in {took_s:.0f} s, frames up to {height} x {width}, any rate")
+    print(f"{out}: {detector.config.name}, {out.stat().st_size / 1e6:.1f} MB in {took_s:.0f} s, frames up to {width} x {height}, any rate")
     print(f"largest difference to torch: boxes {difference.box_px:.2g} px, scores {difference.score:.2g}")
-
-
-def _sides(size: str) -> tuple[int, int]:
-    height, cross, width = size.partition("x")
-    if not (cross and height.isdecimal() and width.isdecimal() and int(height) and int(width)):
-        raise InputError(f"--size {size}: expected height x width in pixels, as 240x304")
-    return int(height), int(width)
 
 
 def _frames(path: Path, config: "DetectorConfig", height: int, width: int) -> "np.ndarray":

@@ -11,34 +11,37 @@ if TYPE_CHECKING:
     from saccade.model.weights import Weights
 
 WeightsFile = Annotated[
-    Path,
+    Path | str,
     tyro.conf.Positional,
-    tyro.conf.arg(metavar="FILE", help="Weights of saccade (.safetensors) or a published checkpoint (S5-ViT, RVT)."),
+    tyro.conf.arg(
+        metavar="WEIGHTS", help="A weights file (.safetensors, or a published checkpoint), or a name of weights that come with saccade."
+    ),
 ]
 
 
 def weights(file: WeightsFile, *, save: Path | None = None, overwrite: bool = False) -> None:
-    """Print which detector FILE holds; with --save, write it as a file of saccade, without the optimiser that checkpoints carry.
+    """Print which detector WEIGHTS are of; with --save, write it as a file of saccade, without the optimiser that checkpoints carry.
 
     Args:
         save: Write the weights to this .safetensors file.
         overwrite: Replace the file of --save if it exists.
     """
-    from saccade.model.weights import load_detector, read_weights, save_detector
+    from saccade.model.weights import find_weights, load_detector, read_weights, save_detector
 
     if save is not None:
         if save.suffix != ".safetensors":
             raise InputError(f"{save}: expected a name that ends in .safetensors")
         if save.exists() and not overwrite:
             raise InputError(f"{save}: exists already; give another name, or --overwrite to replace it")
-    content = read_weights(file)
-    print(_describe(file, content))
+    path = find_weights(file)
+    content = read_weights(path)
+    print(_describe(path, content))
     if save is not None:
-        save_detector(load_detector(file), save, training=content.training)
+        save_detector(load_detector(path), save, training=content.training)
         print(f"\n{save}: {save.stat().st_size / 1e6:.1f} MB")
 
 
-def _describe(file: Path, content: "Weights") -> str:
+def _describe(path: Path, content: "Weights") -> str:
     from saccade.model.detector import Detector
 
     config = content.config
@@ -46,7 +49,7 @@ def _describe(file: Path, content: "Weights") -> str:
     names = {name for name, _ in Detector(config).named_parameters()}
     parameters = sum(value.numel() for name, value in content.tensors.items() if name in names)
     rows = {
-        "file": f"{file}, {file.stat().st_size / 1e6:.1f} MB, {'published checkpoint' if content.kind == 'published' else 'saccade'}",
+        "file": f"{path}, {path.stat().st_size / 1e6:.1f} MB, {'published checkpoint' if content.kind == 'published' else 'saccade'}",
         "model": f"{config.name}, {parameters:,} parameters",
         "stages": f"{', '.join(map(str, backbone.dims))} channels, {backbone.mixing}, memory {', '.join(dict.fromkeys(backbone.memories))}",
         "classes": ", ".join(config.classes),

@@ -57,7 +57,7 @@ def trace(detector: Detector, height: int, width: int) -> tuple[ExportedProgram,
     their sides as quotients of unknown sides are more than torch.export's algebra copes with.
     """
     if min(height, width) < 1:
-        raise InputError(f"export: size {height}x{width} must be positive; give height x width in pixels, as 240x304")
+        raise InputError(f"export: height={height}, width={width} must be positive")
     multiple = detector.config.backbone.multiple
     height, width = -(-height // multiple) * multiple, -(-width // multiple) * multiple
     detector = detector.cpu().eval()

@@ -67,8 +67,8 @@ class Signature:
         multiple = self.config.backbone.multiple
         if (-(-height // multiple) * multiple, -(-width // multiple) * multiple) != (self.height, self.width):
             raise InputError(
-                f"{path}: was exported for frames of {self.height} x {self.width} (height x width), got {height} x {width}; "
-                f"export the weights once more with --size {height}x{width}"
+                f"{path}: was exported for frames of {self.width} x {self.height}, got {width} x {height}; "
+                f"export the weights once more with --size {width}x{height}"
             )
 
 

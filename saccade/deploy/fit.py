@@ -42,7 +42,7 @@ def canvas_for(
         return canvas
     if not _fits(canvas, fixed):
         if fit == "pad":
-            needed = f"{canvas.rows.max() + 1}x{canvas.columns.max() + 1}"
+            needed = f"{canvas.columns.max() + 1}x{canvas.rows.max() + 1}"
             raise InputError(
                 f"a sensor of {width} x {height} doesn't fit a graph of {fixed[0]} x {fixed[1]}; export it with --size {needed}"
             )

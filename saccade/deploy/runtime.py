@@ -91,7 +91,7 @@ def check_names(where: str, arrays: Mapping[str, np.ndarray], names: list[str]) 
 def open_runtime(
     weights: Path | str | Detector, runtime: RuntimeName = "torch", device: str = "cpu", threads: int | None = None
 ) -> Runtime:
-    """What steps the detector of a weights file (torch) or of a file that `saccade export` wrote; threads: None = as the runtime likes."""
+    """What steps the detector of a weights file or name (torch) or of a file of `saccade export`; threads: None = as the runtime likes."""
     if threads is not None and threads < 1:
         raise InputError(f"threads={threads} must be at least 1, or None to leave the choice to the runtime")
     if runtime == "torch":

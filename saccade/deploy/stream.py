@@ -34,7 +34,7 @@ class Stream:
     goes on at its rate. Memory: direct stepping keeps one state; interleaved those of the last window, rate x window (10 at 200 Hz); a
     state of s5-vit-b at 304 x 240 is 5 MB (`memory_bytes`); and the events of one window.
 
-    detector: a Detector, a weights file, a file that `saccade export` wrote (with RUNTIME), or a Runtime.
+    detector: a Detector, a weights file or name, a file that `saccade export` wrote (with RUNTIME), or a Runtime.
     width, height: the sensor, where the first events needn't tell. canvas: where its pixels go; by default padded as the network needs.
     window: sliding (as long as in training) or disjoint (as long as the step). stepping: see `saccade.model.stepping`.
     score, nms_iou, maximum: see `decode`. tracker: True or a Tracker gives ids.

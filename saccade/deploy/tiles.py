@@ -16,6 +16,7 @@ from saccade.detection.nms import nms
 from saccade.detection.track import Tracker
 from saccade.types import Detections, Events, InputError
 
+APART = ("min_rate_hz", "max_rate_hz", "faults")
 OVERLAP = 0.25  # of a tile's side: an object of up to this size is whole in one of them
 
 
@@ -42,10 +43,15 @@ def open_stream(
 class Tiled:
     """A Stream per tile, in step. Memory and time are those of as many streams."""
 
+    adaptive = False
+
     def __init__(
         self, runtime: Runtime, rate_hz: float, width: int, height: int, known: Size | None = None, *,
         tracker: bool | Tracker = False, nms_iou: float = 0.45, **options: Any,
     ) -> None:  # fmt: skip
+        apart = [name for name in APART if options.get(name) not in (None, "raise")]
+        if apart:
+            raise InputError(f"tiles: {', '.join(apart)} would let each tile answer at times of its own; leave it out, or take another fit")
         config = runtime.config
         fixed = fixed_size(runtime)
         scale = canvas_for(config, width, height, "pad").scale

@@ -1,6 +1,7 @@
 """WEIGHTS FILE <-> DETECTOR: our own files build their model; published checkpoints load as downloaded; no file can run code."""
 
 import json
+import os
 import pickle
 import re
 import struct
@@ -19,6 +20,7 @@ from saccade.config import DetectorConfig, presets
 from saccade.events.files import check_readable, replacing
 from saccade.model.detector import Detector
 from saccade.model.published import from_published, infer_config, is_published
+from saccade.samples import shipped_weights
 from saccade.types import InputError
 
 FORMAT = "1"
@@ -47,23 +49,37 @@ def save_detector(detector: Detector, path: Path | str, *, training: Mapping[str
         save_file(tensors, temporary, metadata)
 
 
-def load_detector(path: Path | str, device: str | torch.device = "cpu") -> Detector:
-    """The detector of a weights file (ours or a published checkpoint), ready to detect. Training goes on with `.train()`."""
-    if not Path(path).exists() and str(path) in presets:
-        raise InputError(
-            f"{path}: is a preset, and no trained weights of that name come with saccade; "
-            f"give a weights file, or build an untrained one with Detector(saccade.config.presets[{str(path)!r}]())"
-        )
-    weights = read_weights(path)
+def find_weights(path_or_name: Path | str) -> Path:
+    """A readable file: the one of this path, or else the weights of this name that come with saccade. A folder hides no name."""
+    path, name, shipped = Path(path_or_name), str(path_or_name), shipped_weights()
+    if name in shipped and not path.is_file():
+        return shipped[name]
+    if path.name == name and not path.suffix and not os.path.exists(path):
+        names = f"shipped: {', '.join(shipped) or 'none'}"
+        if name in presets:
+            raise InputError(
+                f"{name}: is a preset, and no trained weights of that name come with saccade ({names}); give a weights file, or build an "
+                f"untrained one with Detector(saccade.config.presets[{name!r}]())"
+            )
+        raise InputError(f"{name}: no such file, and no weights of that name come with saccade ({names}); give a weights file")
+    check_readable(path)
+    return path
+
+
+def load_detector(path_or_name: Path | str, device: str | torch.device = "cpu") -> Detector:
+    """The detector of a weights file (ours or a published checkpoint) or of a name that comes with saccade, ready to detect.
+
+    Training goes on with `.train()`.
+    """
+    weights = read_weights(path_or_name)
     detector = Detector(weights.config)
     detector.load_state_dict(weights.tensors)
     return detector.to(device).eval()
 
 
-def read_weights(path: Path | str) -> Weights:
+def read_weights(path_or_name: Path | str) -> Weights:
     """Everything in a weights file, checked: the tensors are those of the model that the configuration describes."""
-    path = Path(path)
-    check_readable(path)
+    path = find_weights(path_or_name)
     with path.open("rb") as file:
         start = file.read(9)
     if len(start) == 9 and start[8:] == b"{" and struct.unpack("<Q", start[:8])[0] < 1 << 30:

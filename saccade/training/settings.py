@@ -27,7 +27,7 @@ class TrainingSettings:
     """What decides how the weights become what they become, and how often to look at them."""
 
     model: str = "s5-vit-nano"
-    """Preset of a detector, or a weights file to start from (which keeps its own split, halved and histogram)."""
+    """Preset of a detector, or a weights file or name to start from (which keeps its own split, halved and histogram)."""
     split: int = 1
     """Attention windows per 32 x 32 pixels and axis: 2 for 1 Mpx."""
     halved: Literal["no", "events", "published"] = "no"

@@ -5,14 +5,13 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
 from saccade.config import DetectorConfig, presets
 from saccade.datasets.recording import Dataset
 from saccade.model.detector import Detector
-from saccade.model.weights import read_weights
+from saccade.model.weights import find_weights, read_weights
 from saccade.training.settings import TrainingSettings
 from saccade.types import InputError
 
@@ -32,9 +31,13 @@ def build_detector(settings: TrainingSettings, dataset: Dataset, config: Detecto
             classes, halved, histogram = tuple(dataset.classes), settings.halved, settings.histogram
             known = {"backbone": backbone, "classes": classes, "halved": halved, "histogram": histogram, "trained_size": _size(dataset)}
             return Detector(replace(config, **known)).train()  # type: ignore[arg-type]
-        if not Path(settings.model).exists():
-            raise InputError(f"training: model={settings.model!r} is neither a weights file nor one of {', '.join(presets)}")
-        weights = read_weights(settings.model)
+        try:
+            path = find_weights(settings.model)
+        except InputError as error:
+            raise InputError(
+                f"training: model={settings.model!r} is neither a weights file nor one of {', '.join(presets)}: {error}"
+            ) from error
+        weights = read_weights(path)
         detector = Detector(replace(weights.config, classes=tuple(dataset.classes), trained_size=_size(dataset)))
     tensors = dict(weights.tensors)
     if weights.config.classes != tuple(dataset.classes):

@@ -35,7 +35,7 @@ def detector_of(name: str) -> Detector:
     return Detector(presets[name]()).eval()
 
 
-def run_export(detector: Detector, path: Path, *options: str, size: str = f"{HEIGHT}x{WIDTH}") -> str:
+def run_export(detector: Detector, path: Path, *options: str, size: str = f"{WIDTH}x{HEIGHT}") -> str:
     """Through the command, in a process of its own: the tests' shape checker can't read the symbols that torch.export traces with."""
     weights = path.with_suffix(".safetensors")
     save_detector(detector, weights)
@@ -162,9 +162,9 @@ def test_the_example_runs_without_saccade(detector: Detector, exported: Path, tm
 def test_another_size_is_refused(exported: Path) -> None:
     runtime = open_runtime(exported, "onnx")
     state = runtime.initial_state(64, 96)  # what it was padded to
-    with pytest.raises(InputError, match=r"frames of 64 x 96 .*got 120 x 96; .*--size 120x96"):
+    with pytest.raises(InputError, match=r"frames of 96 x 64, got 96 x 120; .*--size 96x120"):
         runtime.step(np.zeros((20, 120, 96), np.uint8), state, 1.0)
-    with pytest.raises(InputError, match="got 64 x 128"):
+    with pytest.raises(InputError, match="got 128 x 64"):
         runtime.initial_state(64, 128)
     with pytest.raises(InputError, match="uint8"):
         runtime.step(np.zeros((20, 64, 96), np.float32), state, 1.0)
@@ -251,8 +251,8 @@ def test_the_command_refuses_before_it_works(tmp_path: Path) -> None:
     (tmp_path / "there.onnx").touch()
     for out, size, message in (
         ("there.onnx", "64x64", "exists already"),
-        ("out.onnx", "64", "expected height x width"),
-        ("out.onnx", "0x64", "expected height x width"),
+        ("out.onnx", "64", "expected width x height"),
+        ("out.onnx", "0x64", "expected width x height"),
         ("out.tflite", "64x64", "ends in .onnx or .pt2"),
     ):
         with pytest.raises(InputError, match=message):

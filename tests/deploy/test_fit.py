@@ -66,7 +66,7 @@ def test_a_graph_of_one_size_gets_that_size(width: int, height: int, fit, halved
 
 
 def test_what_does_not_fit_is_not_padded() -> None:
-    with pytest.raises(InputError, match="--size 260x346"):
+    with pytest.raises(InputError, match="--size 346x260"):
         canvas_for(GEN1, 346, 260, "pad", fixed=(320, 256))
 
 

@@ -124,6 +124,12 @@ def test_without_out_the_table_is_only_printed(streets: Path, weights: Path, cap
     assert sorted(streets.parent.rglob("*")) == before
 
 
+def test_weights_go_by_name(streets: Path, weights: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.setattr("saccade.samples.FOLDER", weights.parent)
+    evaluate(weights.stem, streets, rates=(20.0,), recordings=1, processes=1)
+    assert weights.stem in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -17,8 +17,13 @@ from safetensors.torch import load_file, save_file
 import saccade
 from saccade import cli
 from saccade.config import BackboneConfig, DetectorConfig, presets
+from saccade.datasets.recording import Dataset
+from saccade.deploy.runtime import open_runtime
 from saccade.model.detector import Detector
-from saccade.model.weights import load_detector, read_weights, save_detector
+from saccade.model.weights import find_weights, load_detector, read_weights, save_detector
+from saccade.samples import STREET
+from saccade.training.settings import TrainingSettings
+from saccade.training.start import build_detector
 from saccade.types import InputError
 
 TINY = DetectorConfig(
@@ -67,6 +72,57 @@ def test_the_command_prints_and_converts(own: Path, tmp_path: Path, capsys: pyte
         cli.weights(own, save=tmp_path / "copy.safetensors")
     with pytest.raises(InputError, match="safetensors"):
         cli.weights(own, save=tmp_path / "copy.ckpt")
+
+
+@pytest.fixture
+def shipped(own: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """As if OWN came with saccade."""
+    folder = own.parent / "shipped"
+    folder.mkdir()
+    own.rename(folder / "pocket.safetensors")
+    monkeypatch.setattr("saccade.samples.FOLDER", folder)
+    monkeypatch.chdir(own.parent)
+    return "pocket"
+
+
+def test_a_name_stands_for_its_file_everywhere(shipped: str, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = load_detector(Path("shipped") / "pocket.safetensors").state_dict()
+    settings = TrainingSettings(model=shipped)
+    for found in (
+        saccade.load_detector(shipped),
+        load_detector(Path(shipped)),
+        open_runtime(shipped).detector,  # type: ignore[attr-defined]
+        saccade.Stream(shipped).runtime.detector,  # type: ignore[attr-defined]
+        build_detector(settings, Dataset("toys", "train", ("cat",), ())),
+    ):
+        assert all(torch.equal(value, expected[name]) for name, value in found.state_dict().items())
+    cli.weights(shipped)
+    assert "pocket.safetensors" in capsys.readouterr().out
+
+
+def test_a_file_hides_a_name_and_a_folder_does_not(shipped: str) -> None:
+    Path(shipped).mkdir()
+    assert find_weights(shipped).parent.name == "shipped"
+    Path(shipped).rmdir()
+    Path(shipped).write_bytes(b"mine")
+    assert find_weights(shipped) == Path(shipped)
+
+
+def test_an_unknown_name_is_answered_with_those_that_ship(shipped: str, tmp_path: Path) -> None:
+    for use in (
+        saccade.load_detector,
+        saccade.Stream,
+        cli.weights,
+        lambda name: cli.export(name, tmp_path / "a.onnx"),
+        lambda name: cli.detect(name, STREET, out=(tmp_path / "a.csv",)),
+        lambda name: build_detector(TrainingSettings(model=name), Dataset("toys", "train", ("cat",), ())),
+    ):
+        with pytest.raises(InputError, match=r"pockets: no such file, .*\(shipped: pocket\)"):
+            use("pockets")
+    with pytest.raises(InputError, match=r"preset, .*\(shipped: pocket\)"):
+        load_detector("s5-vit-b")
+    with pytest.raises(InputError, match=r"\(shipped: pocket\)"):  # longer than any file's name
+        load_detector("n" * 300)
 
 
 def test_a_preset_is_not_mistaken_for_trained_weights() -> None:
