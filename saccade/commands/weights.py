@@ -19,15 +19,18 @@ WeightsFile = Annotated[
 ]
 
 
-def weights(file: WeightsFile, *, save: Path | None = None, overwrite: bool = False) -> None:
+def weights(file: WeightsFile, *, save: Path | None = None, half: bool = False, overwrite: bool = False) -> None:
     """Print which detector WEIGHTS are of; with --save, write it as a file of saccade, without the optimiser that checkpoints carry.
 
     Args:
         save: Write the weights to this .safetensors file.
+        half: Write matrices in half precision, for half the size; computing stays in full precision.
         overwrite: Replace the file of --save if it exists.
     """
     from saccade.model.weights import find_weights, load_detector, read_weights, save_detector
 
+    if half and save is None:
+        raise InputError("--half: says how to write weights; give --save OUT.safetensors as well")
     if save is not None:
         if save.suffix != ".safetensors":
             raise InputError(f"{save}: expected a name that ends in .safetensors")
@@ -37,7 +40,7 @@ def weights(file: WeightsFile, *, save: Path | None = None, overwrite: bool = Fa
     content = read_weights(path)
     print(_describe(path, content))
     if save is not None:
-        save_detector(load_detector(path), save, training=content.training)
+        save_detector(load_detector(path), save, training=content.training, half=half)
         print(f"\n{save}: {save.stat().st_size / 1e6:.1f} MB")
 
 

@@ -41,9 +41,14 @@ class Weights:
     training: dict[str, Any]  # how they came to be: data, steps, scores, as the training wrote them
 
 
-def save_detector(detector: Detector, path: Path | str, *, training: Mapping[str, Any] | None = None) -> None:
-    """Write a safetensors file that builds its own model: tensors, configuration, and notes about the training."""
+def save_detector(detector: Detector, path: Path | str, *, training: Mapping[str, Any] | None = None, half: bool = False) -> None:
+    """Write a safetensors file that builds its own model: tensors, configuration, and notes about the training.
+
+    half: matrices in half precision, for half the size; time constants, norms and biases stay as they are, and so does all computing.
+    """
     tensors = {name: value.detach().cpu().contiguous() for name, value in detector.state_dict().items()}
+    if half:
+        tensors = {name: value.half() if value.is_floating_point() and value.ndim > 1 else value for name, value in tensors.items()}
     metadata = {"saccade": FORMAT, "config": detector.config.to_json(), "training": json.dumps(dict(training or {}))}
     with replacing(Path(path)) as temporary:
         save_file(tensors, temporary, metadata)

@@ -54,6 +54,15 @@ def test_a_file_builds_its_own_model(tmp_path: Path) -> None:
     assert read_weights(tmp_path / "a.safetensors").training == {"steps": 7}
 
 
+def test_half_precision_takes_half_the_space_and_changes_little(own: Path, tmp_path: Path) -> None:
+    cli.weights(own, save=tmp_path / "half.safetensors", half=True)
+    assert (tmp_path / "half.safetensors").stat().st_size < 0.6 * own.stat().st_size
+    whole, half = (load_detector(path).state_dict() for path in (own, tmp_path / "half.safetensors"))
+    for name, value in whole.items():
+        assert half[name].dtype == value.dtype
+        torch.testing.assert_close(half[name], value, rtol=1e-3 if value.ndim > 1 else 0, atol=1e-7 if value.ndim > 1 else 0)
+
+
 def test_saving_replaces_a_file_at_once_or_not_at_all(own: Path) -> None:
     before = own.read_bytes()
     with pytest.raises(TypeError):
