@@ -45,7 +45,8 @@ class GatedS5(nn.Module):
         self.direct = nn.Parameter(torch.ones(dim))  # past the state, which lags: at high rates it is the mean of a window's inputs
         nn.init.constant_(self.pace.bias, -math.log(FASTEST - 1))  # the clock's own pace
         nn.init.zeros_(self.observe.bias)
-        with torch.no_grad():  # what is remembered is shown from the first training step on
+        with torch.no_grad():  # from the first training step on a channel remembers, and shows, its own past
+            self.content.weight.mul_(0.1).add_(torch.eye(dim))
             self.observe.weight.mul_(0.1).add_(torch.eye(dim))
 
     def initial_state(self, x: Tensor) -> LayerState:
