@@ -1,8 +1,7 @@
 """Gated S5 (ours, beyond the paper): a linear scan whose input chooses the pace and passes bounded gates.
 
-The gates see the input only, so the recurrence stays linear in the state and true to dt: time runs at m = 60 sigmoid(..) dt, the
-state moves by the zero-order hold of that step, and two half steps under a held input are one step. A pixel can stand still (what it
-remembers stays) or pass many steps at once (what it remembers is replaced by what comes in).
+The gates see the input only, so the recurrence stays linear in the state and true to dt: time runs at m = 16 sigmoid(..) dt, the
+state moves by the zero-order hold of that step, and two half steps under a held input are one step.
 """
 
 import math
@@ -19,7 +18,7 @@ from saccade.model.temporal.pairs import Pair, pack, product, unpack
 from saccade.model.temporal.scan import linear_scan
 from saccade.types import InputError
 
-FASTEST = 60.0  # times the clock, when a pixel asks for it: then even the slowest mode forgets within a step
+FASTEST = 16.0  # times the clock, when a pixel asks for it
 PIECE = 1_000_000  # numbers: a few megabytes
 
 
@@ -45,8 +44,7 @@ class GatedS5(nn.Module):
         self.direct = nn.Parameter(torch.ones(dim))  # past the state, which lags: at high rates it is the mean of a window's inputs
         nn.init.constant_(self.pace.bias, -math.log(FASTEST - 1))  # the clock's own pace
         nn.init.zeros_(self.observe.bias)
-        with torch.no_grad():  # from the first training step on a channel remembers, and shows, its own past
-            self.content.weight.mul_(0.1).add_(torch.eye(dim))
+        with torch.no_grad():  # what is remembered is shown from the first training step on
             self.observe.weight.mul_(0.1).add_(torch.eye(dim))
 
     def initial_state(self, x: Tensor) -> LayerState:
@@ -63,13 +61,18 @@ class GatedS5(nn.Module):
             full, rows = self.log_decay.dtype, gates[0].shape[1]
             clock = dt.to(full).repeat_interleave(rows // dt.shape[1], 1)[..., None]
             signals = [clock, *(gate.to(full) for gate in gates)]
-            real, imag = self.eigenvalues()
-            system = (real, imag, torch.sqrt(real.square() + imag.square()))  # the last is the gain: what is held long enough has its size
+            system = (*self.eigenvalues(), self._unit_gain())
             states = _in_pieces(signals, system, state[0].flatten(0, 2)).view(x.shape)
         return torch.tanh(self.observe(states) + self.direct * u) * torch.sigmoid(self.show(u)), (states[-1].clone(),)
 
     def eigenvalues(self) -> Pair:
         return -self.log_decay.exp(), self.frequency
+
+    def _unit_gain(self) -> Tensor:
+        """sqrt(1 - |decay|^2) over the size of the gain, both at one training step: a held state of unit power."""
+        real, imag = self.eigenvalues()
+        _, gain = zero_order_hold((real, imag), torch.ones_like(real))
+        return torch.sqrt(-torch.expm1(2 * real)) / torch.sqrt(gain[0].square() + gain[1].square())
 
 
 def _gated_scan(

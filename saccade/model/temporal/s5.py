@@ -49,15 +49,12 @@ class S5(nn.Module):
         modes = initialise.blocks_of_modes(initialisation, dim, blocks)
         log_step = initialise.published_log_step(random, len(modes.eigenvalues), step_limits)
         eigenvalues, gain = modes.eigenvalues, np.ones(len(modes.eigenvalues))
-        control = random.normal(0, dim**-0.5, (dim, dim))
-        observe = random.normal(0, dim**-0.5, (2 if bidirectional else 1, dim, dim))
         if timescales == "clip":
             log_step = np.zeros_like(log_step)
             eigenvalues = initialise.clip_spectrum(random, eigenvalues)
             gain = initialise.unit_gain(eigenvalues)
-            # A channel begins with its own past, as in S4D: what is mixed at random takes a short training long to sort out.
-            modes = initialise.rotations(eigenvalues)
-            control, observe = np.eye(dim), np.broadcast_to(np.eye(dim), observe.shape)
+        control = random.normal(0, dim**-0.5, (dim, dim))
+        observe = random.normal(0, dim**-0.5, (2 if bidirectional else 1, dim, dim))
         vectors, copies = modes.vectors, 2.0
         if spectrum == "whole":  # one timescale for both of a pair: one real mode
             vectors, copies = modes.whole().vectors, 1.0
