@@ -52,6 +52,3 @@ def test_a_saved_state_goes_on_in_another_runtime(detector: Detector, tmp_path) 
 def test_wrong_options_are_refused(detector: Detector) -> None:
     with pytest.raises(InputError, match="threads=0"):
         open_runtime(detector, threads=0)
-    for weights in (detector, "weights.onnx"):
-        with pytest.raises(InputError, match="unknown runtime='tensorrt'; expected one of torch, onnx, openvino, package"):
-            open_runtime(weights, "tensorrt")  # type: ignore[arg-type]
