@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 FUZZ ?= 100000
+# Neighbours stay in one process, which makes once what they share.
+PARALLEL := -n 2 --dist worksteal
 
 .PHONY: demo test fast thorough fuzz bench clean
 
@@ -14,14 +16,14 @@ test: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest $(PARALLEL)
 
 fast: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2 -m "not slow and not thorough"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not thorough"
 
-# What takes minutes and seldom breaks: exports of every memory, in every runtime.
+# What takes minutes and seldom breaks: exports of every memory, in every runtime; trainings of large presets.
 thorough: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2 -m thorough
+	$(BIN)/python -m pytest $(PARALLEL) -m thorough
 
 # FUZZ mutated inputs for every reader; nothing but InputError may come out.
 fuzz: $(VENV)/installed

@@ -1,11 +1,11 @@
 """Every setting of a detector as a frozen dataclass, kept in its weights file; presets are functions that return one."""
 
 import json
-import typing
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, get_args, get_origin
+from dataclasses import asdict, dataclass, field, replace
+from typing import Literal, cast
 
+from saccade.plain import from_plain
 from saccade.types import InputError
 
 Memory = Literal["s5", "s4d", "s4", "gs5", "lstm", "none"]
@@ -87,39 +87,10 @@ class DetectorConfig:
     @classmethod
     def from_json(cls, text: str) -> "DetectorConfig":
         try:
-            return _build(cls, json.loads(text), "config")
-        except (json.JSONDecodeError, RecursionError) as error:
+            content = json.loads(text)
+        except (ValueError, RecursionError) as error:
             raise InputError(f"config: not JSON ({error}); was the file written by saccade?") from error
-
-
-def _build(kind: Any, value: Any, where: str) -> Any:
-    """A value of a type that the dataclasses above use, out of JSON; every name and choice is checked."""
-    if is_dataclass(kind):
-        known = typing.get_type_hints(kind)
-        if not isinstance(value, dict):
-            raise InputError(f"{where}: expected {', '.join(known)}, got {value!r:.80}")
-        required = {item.name for item in fields(kind) if item.default is MISSING and item.default_factory is MISSING}
-        if set(value) - set(known) or required - set(value):
-            wrong = sorted((set(value) - set(known)) | (required - set(value)))
-            raise InputError(f"{where}: {', '.join(wrong)} unknown or missing; written by another version of saccade?")
-        return typing.cast(Any, kind)(**{name: _build(known[name], item, f"{where}.{name}") for name, item in value.items()})
-    if get_origin(kind) is tuple:
-        kinds = get_args(kind)
-        if not isinstance(value, list) or (kinds[-1] is not Ellipsis and len(kinds) != len(value)):
-            raise InputError(f"{where}: expected a list like {kind}, got {value!r:.80}")
-        return tuple(_build(kinds[0], item, where) for item in value)
-    if get_origin(kind) is Literal:
-        if value not in get_args(kind):
-            raise InputError(f"{where}={value!r}: expected one of {', '.join(map(str, get_args(kind)))}")
-        return value
-    kinds = get_args(kind) or (kind,)
-    if isinstance(value, list) and (pair := next((item for item in kinds if get_origin(item) is tuple), None)) is not None:
-        return _build(pair, value, where)
-    if float in kinds and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if type(value) not in kinds:
-        raise InputError(f"{where}={value!r:.80}: expected {' or '.join(item.__name__ for item in kinds)}")
-    return value
+        return cast(DetectorConfig, from_plain(cls, content, "config"))
 
 
 def s5_vit_b() -> DetectorConfig:

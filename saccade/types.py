@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64, UInt16
@@ -12,7 +13,7 @@ Polarities = Bool[np.ndarray, "n"]  # True = brighter
 Boxes = Float32[np.ndarray, "n 4"]  # left, top, right, bottom in pixels of the sensor, right and bottom excluded
 Scores = Float32[np.ndarray, "n"]
 Ids = Int64[np.ndarray, "n"]  # classes or tracks
-
+Stepping = Literal["direct", "interleaved"]  # state that a frame goes on from: of the frame before, of the one a training window before
 
 DTYPES = np.dtype(np.int64), np.dtype(np.uint16), np.dtype(np.uint16), np.dtype(np.bool_)
 

@@ -17,8 +17,9 @@ from tqdm import tqdm
 from saccade.commands.recordings import AS_STATED, Reading, Recording
 from saccade.commands.simulate import size_of
 from saccade.commands.weights import WeightsFile
+from saccade.representation.windows import WindowKind
 from saccade.training.stop import stop_signals
-from saccade.types import Events, InputError
+from saccade.types import Events, InputError, Stepping
 
 if TYPE_CHECKING:
     from saccade.config import DetectorConfig
@@ -51,8 +52,8 @@ def detect(
     classes: tuple[str, ...] = (),
     score: float = 0.3,
     slow: float = 1.0,
-    window: Literal["sliding", "disjoint"] = "sliding",
-    stepping: Literal["direct", "interleaved"] = "direct",
+    window: WindowKind = "sliding",
+    stepping: Stepping = "direct",
     track: bool = True,
     fit: Literal["auto", "pad", "scale", "tile"] = "auto",
     size: str | None = None,

@@ -16,7 +16,7 @@ from saccade.commands.data import Folder, Split
 from saccade.commands.weights import WeightsFile
 from saccade.datasets.open import Kind, fixed_sampling, open_dataset
 from saccade.datasets.recording import Dataset, Sampling
-from saccade.evaluation.condition import Condition, Stepping, WindowKind
+from saccade.evaluation.condition import Condition, WindowKind
 from saccade.evaluation.gallery import Gallery, Pixels
 from saccade.evaluation.mistakes import Mistake, worst_mistakes
 from saccade.evaluation.plot import plot_rates
@@ -25,7 +25,7 @@ from saccade.evaluation.report import write_report
 from saccade.evaluation.result import Evaluation, write_evaluation
 from saccade.evaluation.table import conditions_table, described, markdown, rates_table, to_text
 from saccade.events.files import replacing
-from saccade.types import InputError
+from saccade.types import InputError, Stepping
 from saccade.viewer.picture import colours
 
 Windows = Annotated[str, tyro.conf.arg(metavar="sliding,disjoint,shrunk")]

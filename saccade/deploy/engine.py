@@ -5,10 +5,10 @@ import numpy as np
 from saccade.deploy.runtime import Runtime
 from saccade.detection.decode import decode_rows
 from saccade.detection.track import Tracker
-from saccade.model.stepping import History, Stepping
+from saccade.model.stepping import History
 from saccade.representation.canvas import Canvas
 from saccade.representation.histogram import add_events
-from saccade.types import Detections, Window
+from saccade.types import Detections, Stepping, Window
 
 CLIP = 10  # counts of the network's input end here
 

@@ -1,7 +1,5 @@
 """ONNX FILE -> Runtime, through OpenVINO, which reads the same file."""
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ import numpy as np
 from saccade.deploy.exported import ExportedRuntime, Signature
 from saccade.deploy.onnx_runtime import check_suffix
 from saccade.events.files import check_readable
+from saccade.trial import killing_signal
 from saccade.types import InputError
 
 
@@ -59,16 +58,16 @@ def _compiled(core: Any, path: Path, settings: dict[str, str]) -> Any:
 
 
 def _check_whole_numbers(path: Path) -> None:
-    """Some virtual machines offer instructions for int8 (AMX) and then refuse them, which ends the process: another one tries first."""
+    """Another process tries int8 first: where a virtual machine offers its instructions and refuses them, it ends."""
     code = (
         "import sys, numpy, openvino\n"
         "model = openvino.compile_model(sys.argv[1], 'CPU', {'INFERENCE_PRECISION_HINT': 'f32'})\n"
         "shape = lambda port: [1, *(side.get_length() for side in list(port.partial_shape)[1:])]\n"
         "model({port.any_name: numpy.zeros(shape(port), port.element_type.to_dtype()) for port in model.inputs})"
     )
-    ended = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True).returncode
-    if ended < 0:
+    number = killing_signal(code, str(path))
+    if number is not None:
         raise InputError(
-            f"{path}: int8 in OpenVINO ends a process on this machine with signal {-ended}; take runtime onnx, or set "
+            f"{path}: int8 in OpenVINO ends a process on this machine with signal {number}; take runtime onnx, or set "
             "ONEDNN_MAX_CPU_ISA=AVX512_CORE_VNNI before the start"
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 import torch
@@ -92,6 +92,8 @@ def open_runtime(
     weights: Path | str | Detector, runtime: RuntimeName = "torch", device: str = "cpu", threads: int | None = None
 ) -> Runtime:
     """What steps the detector of a weights file or name (torch) or of a file of `saccade export`; threads: None = as the runtime likes."""
+    if runtime not in get_args(RuntimeName):
+        raise InputError(f"unknown runtime={runtime!r}; expected one of {', '.join(get_args(RuntimeName))}")
     if threads is not None and threads < 1:
         raise InputError(f"threads={threads} must be at least 1, or None to leave the choice to the runtime")
     if runtime == "torch":

@@ -4,6 +4,7 @@ A source is an iterable of Events. If it has `live = True` the stream reads it i
 waiting without losing anything, `speed` how fast its time passes; `lost` and `bad` count packets; `close()` ends it.
 """
 
+import logging
 import os
 import select
 import socket
@@ -20,6 +21,8 @@ from saccade.deploy.packets import HEADER, MAGIC, MOST_BYTES, Sequence, decode, 
 from saccade.events.open import open_events
 from saccade.events.reader import Reader
 from saccade.types import Events, InputError
+
+log = logging.getLogger("saccade")
 
 LOOPBACK = "127.0.0.1"
 LOOK_S = 0.1  # how often a source that hears nothing looks whether it was closed
@@ -164,7 +167,11 @@ class Tcp(Pipe):
 
 
 class Udp(Source):
-    """One packet a datagram, of the sender that was heard first; `lost` counts those that never came."""
+    """One packet a datagram, of the sender that was heard first; `lost` counts those that never came.
+
+    Anybody can send to a port: what doesn't begin as a packet is no fault of the sender. It is counted as `bad` and left out, whatever
+    FAULTS says of packets that are damaged.
+    """
 
     def __init__(self, port: int, host: str = LOOPBACK, *, faults: Faults = "skip") -> None:
         self.faults = faults
@@ -194,7 +201,10 @@ class Udp(Source):
         try:
             number, events = decode(packet)
         except InputError as error:
-            if self.faults == "raise":
+            is_packet = packet.startswith(MAGIC)
+            if not is_packet and not self.bad:  # once: noise may come thousands of times a second
+                log.warning("%s: a datagram from %s:%s is left out: it %s", self.name, *sender[:2], error)
+            if is_packet and self.faults == "raise":
                 raise InputError(f"{self.name}: a packet from {sender[0]} {error}") from error
             self.bad += 1
             return None

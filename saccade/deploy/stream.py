@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from saccade.deploy.adaptive import pace_of
 from saccade.deploy.counters import Counters, Tally
@@ -15,12 +15,10 @@ from saccade.deploy.recent import Recent
 from saccade.deploy.runtime import Runtime, RuntimeName, open_runtime
 from saccade.detection.track import Tracker
 from saccade.model.detector import Detector
-from saccade.model.stepping import Stepping
 from saccade.representation.canvas import Canvas
 from saccade.representation.windows import KINDS, Grid, Rate, WindowKind
-from saccade.types import Detections, Events, InputError, Window
+from saccade.types import Detections, Events, InputError, Stepping, Window
 
-STEPPINGS, FAULTS = ("direct", "interleaved"), ("raise", "skip")
 MAX_GAP_US = 600_000_000
 
 
@@ -79,8 +77,8 @@ class Stream:
     ) -> None:
         for name, (value, choices) in {
             "window": (window, KINDS),
-            "stepping": (stepping, STEPPINGS),
-            "faults": (faults, FAULTS),
+            "stepping": (stepping, get_args(Stepping)),
+            "faults": (faults, get_args(Faults)),
             "overload": (overload, ("merge", "wait")),
         }.items():
             if value not in choices:

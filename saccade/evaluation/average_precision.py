@@ -12,11 +12,11 @@ from saccade.evaluation.columns import Columns, areas, columns_of
 from saccade.evaluation.library import tally_by_library
 from saccade.evaluation.protocol import Protocol
 from saccade.evaluation.tally import found, tally
+from saccade.plain import NAN
 from saccade.types import Detections, InputError, Labels
 
 STILL_US = 250_000  # objects without events of their own for longer than this are seen by memory alone
 SIZES = ((0.0, 32.0**2), (32.0**2, 96.0**2), (96.0**2, 1e10))  # square pixels, both ends included: COCO's small, medium, large
-NAN = np.nan  # one object, so that equal scores compare equal
 
 Method = Literal["compiled", "library"]
 

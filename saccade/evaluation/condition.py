@@ -1,12 +1,11 @@
 """One cell of a table of scores: at which rate a detector runs, on which windows, and how its memory steps."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-from saccade.types import InputError
+from saccade.types import InputError, Stepping
 
 WindowKind = Literal["sliding", "disjoint", "shrunk"]
-Stepping = Literal["direct", "interleaved"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +23,7 @@ class Condition:
     def __post_init__(self) -> None:
         if not 1 <= self.rate_hz <= 1000:
             raise InputError(f"condition: rate_hz={self.rate_hz!r} must be from 1 to 1000 frames per second")
-        if self.window not in ("sliding", "disjoint", "shrunk") or self.stepping not in ("direct", "interleaved"):
+        if self.window not in get_args(WindowKind) or self.stepping not in get_args(Stepping):
             raise InputError(
                 f"condition: window={self.window!r} must be sliding, disjoint or shrunk, stepping={self.stepping!r} direct or interleaved"
             )

@@ -2,20 +2,17 @@
 
 import json
 import math
-import types
-import typing
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import cast
 
-from saccade.evaluation.average_precision import NAN, Scores
+from saccade.evaluation.average_precision import Scores
 from saccade.evaluation.condition import Condition
 from saccade.events.files import check_readable, replacing
+from saccade.plain import from_plain, to_plain
 from saccade.types import InputError
 
 FORMAT = "saccade evaluation 1"
-NOT_A_NUMBER = {"NaN": NAN, "Infinity": math.inf, "-Infinity": -math.inf}  # JSON has no words for them, so they are texts
 
 
 @dataclass(frozen=True)
@@ -126,7 +123,7 @@ class Series:
 
 def to_json(evaluation: Evaluation) -> str:
     """JSON that every parser reads: NaN and infinity as texts, None as null."""
-    return json.dumps({"format": FORMAT, **_plain(evaluation)}, indent=1, allow_nan=False)
+    return json.dumps({"format": FORMAT, **to_plain(evaluation)}, indent=1, allow_nan=False)
 
 
 def from_json(text: str, where: str = "evaluation") -> Evaluation:
@@ -137,7 +134,7 @@ def from_json(text: str, where: str = "evaluation") -> Evaluation:
         raise InputError(f"{where}: not JSON ({error}); expected a file that `saccade evaluate` wrote") from error
     if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
         raise InputError(f"{where}: not of the format {FORMAT!r}; expected a file that `saccade evaluate` wrote; run it again")
-    return typing.cast(Evaluation, _value(Evaluation, content, where))
+    return cast(Evaluation, from_plain(Evaluation, content, where))
 
 
 def write_evaluation(evaluation: Evaluation, path: Path) -> None:
@@ -148,54 +145,3 @@ def write_evaluation(evaluation: Evaluation, path: Path) -> None:
 def read_evaluation(path: Path) -> Evaluation:
     check_readable(path)
     return from_json(path.read_text(encoding="utf-8", errors="replace"), str(path))
-
-
-def _plain(value: Any) -> Any:
-    """Dataclasses as dictionaries, tuples as lists, floats that JSON can't write as texts."""
-    if is_dataclass(value):
-        return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
-
-
-def _value(kind: Any, value: Any, where: str) -> Any:
-    """A value of KIND out of JSON, every name and type of it checked."""
-    if is_dataclass(kind):
-        return _record(kind, value, where)
-    if isinstance(kind, types.UnionType):  # X | None is all that the values above use
-        return None if value is None else _value(get_args(kind)[0], value, where)
-    origin = get_origin(kind)
-    if origin is tuple and isinstance(value, list):
-        return tuple(_value(get_args(kind)[0], item, f"{where}[{index}]") for index, item in enumerate(value))
-    if origin is dict and isinstance(value, dict):
-        return {key: _value(get_args(kind)[1], item, f"{where}.{key}") for key, item in value.items()}
-    if origin is Literal and value in get_args(kind):
-        return value
-    if kind is float and isinstance(value, str) and value in NOT_A_NUMBER:
-        return NOT_A_NUMBER[value]
-    if kind is float and type(value) in (int, float):
-        return float(value)
-    if kind in (int, str) and type(value) is kind:
-        return value
-    expected = getattr(kind, "__name__", str(kind)) if origin is None else str(kind)
-    raise InputError(f"{where}: {value!r:.80}; expected {expected}; was the file changed by hand?")
-
-
-def _record(kind: Any, value: Any, where: str) -> Any:
-    hints = typing.get_type_hints(kind)
-    if not isinstance(value, dict):
-        raise InputError(f"{where}: {value!r:.80}; expected {', '.join(hints)}")
-    required = {item.name for item in fields(kind) if item.default is MISSING and item.default_factory is MISSING}
-    wrong = sorted((set(value) - set(hints)) | (required - set(value)))
-    if wrong:
-        raise InputError(f"{where}: {', '.join(wrong)} unknown or missing; written by another version of saccade? Evaluate again")
-    values = {name: _value(hints[name], item, f"{where}.{name}") for name, item in value.items()}
-    try:
-        return kind(**values)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from error

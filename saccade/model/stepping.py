@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,9 +13,8 @@ from saccade.model.backbone import State
 from saccade.model.detector import Detector
 from saccade.model.predictions import Pyramid
 from saccade.model.state import change
-from saccade.types import InputError
+from saccade.types import InputError, Stepping
 
-Stepping = Literal["direct", "interleaved"]
 Ends = Int64[np.ndarray, "n"]  # of windows, in microseconds, each later than the one before
 Indices = Int64[np.ndarray, "n"]
 

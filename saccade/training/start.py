@@ -1,8 +1,6 @@
 """SETTINGS -> DETECTOR to train: a preset with fresh weights, or one that goes on from a weights file."""
 
 import logging
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 
@@ -13,6 +11,7 @@ from saccade.datasets.recording import Dataset
 from saccade.model.detector import Detector
 from saccade.model.weights import find_weights, read_weights
 from saccade.training.settings import TrainingSettings
+from saccade.trial import killing_signal
 from saccade.types import InputError
 
 log = logging.getLogger("saccade")
@@ -55,14 +54,14 @@ def _size(dataset: Dataset) -> tuple[int, int] | None:
 
 
 def check_half_precision(device: torch.device) -> None:
-    """Some virtual machines offer instructions for bfloat16 and then refuse them, which ends the process: another one tries first."""
+    """Another process tries bfloat16 first: where a virtual machine offers its instructions and refuses them, it ends."""
     if device.type != "cpu":
         return
     code = "import torch\nwith torch.autocast('cpu', torch.bfloat16): torch.nn.functional.linear(torch.ones(64, 64), torch.ones(64, 64))"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True).returncode
-    if ended < 0:
+    number = killing_signal(code)
+    if number is not None:
         raise InputError(
-            f"training: precision=bf16 ends a process on this machine with signal {-ended}; use precision=fp32, or set "
+            f"training: precision=bf16 ends a process on this machine with signal {number}; use precision=fp32, or set "
             "ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before the start"
         )
 

@@ -165,6 +165,27 @@ def test_udp_counts_what_was_lost_damaged_or_strange() -> None:
         assert (source.lost, source.sequence.repeated, source.bad) == (2, 1, 1)
 
 
+def test_noise_does_not_end_a_udp_source_that_raises(caplog: pytest.LogCaptureFixture) -> None:
+    """Before and after the first packet, from the sender and from elsewhere; damage to a packet does."""
+    parts = list(packets(events(300), 100))
+    damaged = parts[2][:50] + bytes([parts[2][50] ^ 0xFF]) + parts[2][51:]
+    with Udp(0, faults="raise") as source:
+        send_udp(source.port, [b"who is there?", b"x" * 1000])
+        send_udp(source.port, [parts[0], b"noise", parts[1]])
+        got: list[Events] = []
+        for portion in source:
+            got.append(portion)
+            if sum(map(len, got)) >= 200:
+                break
+        assert_equal(Events.join(got), events(300)[:200])
+        assert (source.bad, source.strangers) == (3, 0)
+    assert [record.levelname for record in caplog.records if "datagram from 127.0.0.1" in record.message] == ["WARNING"]
+    with Udp(0, faults="raise") as source:
+        send_udp(source.port, [damaged])
+        with pytest.raises(InputError, match="checksum is wrong"):
+            next(iter(source))
+
+
 def test_listening_stays_on_this_machine() -> None:
     for kind in (Tcp, Udp):
         with kind(0) as source:

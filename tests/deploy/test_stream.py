@@ -192,9 +192,11 @@ PROGRAM = """
 import sys, saccade
 assert "torch" not in sys.modules and "Stream" in saccade.__all__
 from tests.deploy.streams import Idle
-for options in ({"stepping": "diagonal"}, {"faults": "ignore"}, {"window": "round"}):
+for source, options in (
+    (Idle(), {"stepping": "diagonal"}), (Idle(), {"faults": "ignore"}), (Idle(), {"window": "round"}), ("a.onnx", {"runtime": "tensorrt"})
+):
     try:
-        saccade.Stream(Idle(), **options)
+        saccade.Stream(source, **options)
     except saccade.InputError as error:
         print(error)
 """
@@ -203,7 +205,7 @@ for options in ({"stepping": "diagonal"}, {"faults": "ignore"}, {"window": "roun
 def test_stream_is_found_lazily_and_names_wrong_choices() -> None:
     """In a process without the tests' type checker, as users have it."""
     result = subprocess.run([sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True)
-    for line, word in zip(result.stdout.splitlines(), ("diagonal", "ignore", "round"), strict=True):
+    for line, word in zip(result.stdout.splitlines(), ("diagonal", "ignore", "round", "tensorrt"), strict=True):
         assert word in line
         assert "expected" in line
     assert saccade.Stream is Stream

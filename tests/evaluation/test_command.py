@@ -86,7 +86,7 @@ def test_it_prints_the_table_writes_every_form_and_goes_on(
     out = tmp_path / "new" / "scores"
 
     def run() -> str:
-        evaluate(weights, streets, rates=(20.0, 40.0), window="sliding,disjoint", latency_ms=5.0, out=out)
+        evaluate(weights, streets, rates=(20.0, 40.0), window="sliding,disjoint", latency_ms=5.0, out=out, processes=1)
         return capsys.readouterr().out
 
     said = run()

@@ -1,4 +1,4 @@
-"""Answers that are kept: what was interrupted goes on, stale ones are never used, and an hour of them waits on disk, not in memory."""
+"""Answers that are kept: what was interrupted goes on, stale ones are never used, and long recordings' wait on disk, not in memory."""
 
 import os
 import signal
@@ -81,12 +81,12 @@ def start(tmp_path: Path, out: str, *arguments: object) -> subprocess.Popen[str]
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
 def test_a_program_that_ends_loses_only_what_is_under_way(tmp_path: Path, how: signal.Signals) -> None:
-    setting = (5, 10, 20, 2, 20)
+    setting = (5, 6, 20, 2, 20)
     whole = start(tmp_path, "whole", *setting).communicate(timeout=300)[0].splitlines()[-2]
     process = start(tmp_path, "parts", *setting)
     assert process.stdout is not None
     for line in process.stdout:
-        if float(line) > 25:
+        if float(line) > 15:
             break
     process.send_signal(how)
     process.stdout.read()
@@ -99,13 +99,13 @@ def test_a_program_that_ends_loses_only_what_is_under_way(tmp_path: Path, how: s
 
 
 @pytest.mark.slow
-def test_an_hour_takes_no_more_memory_than_minutes(tmp_path: Path) -> None:
+def test_half_an_hour_takes_no_more_memory_than_minutes(tmp_path: Path) -> None:
     """After the last frame: scores then need all answers at once, and a reader may hold an index for a moment."""
     peaks = []
-    for name, seconds in (("minutes", 240), ("hour", 3600)):
+    for name, seconds in (("minutes", 120), ("long", 1800)):
         squares(tmp_path / name / "data", 1, seconds=seconds, rate_hz=5, events_per_s=50)  # here, so that making it isn't counted
         printed = start(tmp_path / name, "out", 1, seconds, 5, 1, 5).communicate(timeout=600)[0].splitlines()
         assert float(printed[-3]) == pytest.approx(seconds, rel=0.01)
         peaks.append(int(printed[-1]))
-    print(f"{peaks[0]} MB resident after four minutes, {peaks[1]} MB after an hour")
-    assert peaks[1] < peaks[0] + 20
+    print(f"{peaks[0]} MB resident after two minutes, {peaks[1]} MB after half an hour")
+    assert peaks[1] < peaks[0] + 15

@@ -23,6 +23,7 @@ MILLIONS = {
     "s5-vit-nano": 1.24, "s4d-vit-nano": 1.15, "s4-vit-nano": 1.16, "gs5-vit-nano": 1.18, "rvt-nano": 1.26,
 }  # fmt: skip
 NANO = [name for name in presets if name.endswith("nano")]
+LARGE = [name for name in presets if name.endswith(("-b", "-s")) and name != "s5-vit-s"]  # take minutes to train, one at a time
 
 
 def build(name: str) -> Detector:
@@ -161,7 +162,7 @@ def test_bfloat16_trains_and_infers_without_nan(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", presets)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.thorough if name in LARGE else ()) for name in presets])
 def test_overfits_eight_frames_and_finds_their_boxes(name: str) -> None:
     torch.manual_seed(0)
     detector = Detector(presets[name]()).train()

@@ -127,11 +127,11 @@ def test_the_command_says_what_it_wrote_and_what_is_wrong(whole: Path, tmp_path:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_is_killed_leaves_nothing_half_written(how: signal.Signals, tmp_path: Path) -> None:
     """Two worker processes at work when the first is killed: they end, too, and a second run completes the data set."""
-    config = replace(SMALL, seconds=4.0, width=96, height=64, recordings=4)
+    config = replace(SMALL, seconds=2.0, width=96, height=64, recordings=4)
     code = (
         "from pathlib import Path; from dataclasses import replace; from tests.simulate.test_dataset import SMALL; "
         "from saccade.simulate.dataset import write_dataset\n"
-        "if __name__ == '__main__': write_dataset(Path('set'), replace(SMALL, seconds=4.0, width=96, height=64, recordings=4), 2)"
+        "if __name__ == '__main__': write_dataset(Path('set'), replace(SMALL, seconds=2.0, width=96, height=64, recordings=4), 2)"
     )
     (tmp_path / "run.py").write_text(code)
     root = str(Path(__file__).parents[2])
