@@ -14,11 +14,11 @@ from saccade.evaluation.result import Evaluation
 from saccade.evaluation.run import Decoding, passes_of, run
 from saccade.evaluation.timeline import timeline
 from saccade.evaluation.validate import validate
+from saccade.model.temporal import TEMPORAL_LAYERS
 from saccade.model.weights import save_detector
 from saccade.types import Detections, InputError
 from tests.evaluation.squares import squares, untrained
 
-MEMORIES = ("s5", "s4d", "s4", "gs5", "lstm")
 PLAIN = Condition()
 FAST = Condition(rate_hz=60, stepping="interleaved")
 
@@ -98,7 +98,7 @@ def test_any_chunks_give_the_same(data: Dataset, condition: Condition, chunk: in
         assert_same(one, two, exactly=False)
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("memory", TEMPORAL_LAYERS)
 def test_interleaved_at_a_multiple_says_what_the_trained_rate_says(data: Dataset, tmp_path: Path, memory: str) -> None:
     """Each chain is the trained network; that which ends at the labels answers them. Stepped directly it is another one."""
     conditions = [PLAIN, FAST, Condition(rate_hz=60)]
