@@ -65,7 +65,8 @@ def check(
     shared = shared_recordings(datasets)
     for line in shared:
         print(f"problem: {line}")
-    print("no problems" if not problems + len(shared) else f"{problems + len(shared):,} problems")
+    problems += len(shared)
+    print(f"{problems:,} problem{'' if problems == 1 else 's'}" if problems else "no problems")
 
 
 def prepare(
