@@ -87,7 +87,8 @@ class RvtRecording:
         if "labels" not in arrays:
             raise InputError(f"{path}: no array `labels`, only {', '.join(arrays)}; expected labels and objframe_idx_2_label_idx")
         raw = from_records(arrays["labels"], str(path))
-        return apply_rules(raw, self.rules, *self.sensor, scale=self.width / self.sensor[0])
+        truth = apply_rules(raw, self.rules, *self.sensor, scale=self.width / self.sensor[0])
+        return replace(truth, ignored=None)  # the published preprocessing has left out most of them already
 
     @property
     def labels(self) -> Labels:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from saccade.datasets.open import open_dataset
 from saccade.datasets.recording import Dataset
 from saccade.evaluation.answers import Answer
 from saccade.evaluation.condition import Condition
@@ -17,6 +18,7 @@ from saccade.evaluation.validate import validate
 from saccade.model.temporal import TEMPORAL_LAYERS
 from saccade.model.weights import save_detector
 from saccade.types import Detections, InputError
+from tests.datasets.make import gen1_folder, labels_every, records
 from tests.evaluation.squares import squares, untrained
 
 PLAIN = Condition()
@@ -163,3 +165,19 @@ def test_wrong_input_is_named(data: Dataset) -> None:
     ):
         with pytest.raises(InputError, match=text):
             evaluate(**{"weights": untrained(), "dataset": data, "conditions": [PLAIN], **change})  # type: ignore[arg-type]
+
+
+def test_labels_that_the_rules_leave_out_reach_the_protocol(tmp_path: Path) -> None:
+    """Gen1: below 10 pixels. Ours ignores them, the field's never hears of them."""
+    gen1_folder(tmp_path / "gen1", ("a",), split="test", span_us=1_500_000)
+    large = labels_every(250_000, 3)
+    np.save(tmp_path / "gen1/test/a_bbox.npy", records([*large, (850_000, 100, 100, 9, 40, 1, 8)]))
+    dataset = open_dataset(tmp_path / "gen1", "test")
+    detector = untrained()
+    detector.config = replace(detector.config, classes=dataset.classes)
+    result = evaluate(detector, dataset, [PLAIN], out=tmp_path / "out").results[0]
+    found = [None if answer.ignored is None else answer.ignored.boxes.tolist() for answer in said(tmp_path / "out", PLAIN)]
+    assert found == [[], [[100, 100, 109, 140]], []]
+    assert (result.scores.labels, result.scores.ignored, result.scores.frames) == (3, 1, 3)
+    field = evaluate(detector, dataset, [PLAIN], out=tmp_path / "out", protocol="prophesee").results[0]
+    assert (field.scores.labels, field.scores.ignored) == (3, 0)
