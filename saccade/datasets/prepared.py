@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from saccade.datasets.labels import load_arrays
-from saccade.datasets.raw_events import EventRecording
+from saccade.datasets.raw_events import EventRecording, Halve
 from saccade.datasets.recording import Clip, Dataset, Ends, Instants, LabelledRecording, Sampling
 from saccade.datasets.rules import Clock, Truth
 from saccade.datasets.splits import Selection
@@ -31,6 +31,7 @@ class PreparedFrames:
     name: str
     path: Path
     sampling: Sampling
+    halve: Halve = "no"  # how they were, before they were stored
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
@@ -133,7 +134,7 @@ def open_prepared(chosen: Selection) -> Dataset:
         if not path.is_file() or not path.with_suffix(".npz").is_file():
             continue
         if settings["what"] == "frames":
-            recordings.append(PreparedFrames(name, path, Sampling(**settings["sampling"])))
+            recordings.append(PreparedFrames(name, path, Sampling(**settings["sampling"]), settings["halve"]))
         else:
             recordings.append(EventRecording(name, path, partial(load_truth, path.with_suffix(".npz")), halve=settings["halve"]))
     missing = len(settings["recordings"]) - len(recordings)

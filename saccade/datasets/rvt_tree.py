@@ -10,6 +10,7 @@ import numpy as np
 
 from saccade.datasets.gen1 import FAMILIES
 from saccade.datasets.labels import from_records, load_arrays
+from saccade.datasets.raw_events import Halve
 from saccade.datasets.recording import Clip, Dataset, Ends, Instants, Sampling
 from saccade.datasets.rules import LabelRules, Truth, apply_rules
 from saccade.datasets.splits import Selection
@@ -79,6 +80,11 @@ class RvtRecording:
     @property
     def height(self) -> int:
         return self._size[1]
+
+    @property
+    def halve(self) -> Halve:
+        """The published code halves in one way only."""
+        return "published" if self.width < self.sensor[0] else "no"
 
     @cached_property
     def truth(self) -> Truth:

@@ -10,9 +10,10 @@ from pathlib import Path
 import torch
 
 from saccade.config import DetectorConfig, presets
+from saccade.datasets.raw_events import Halve
 from saccade.datasets.recording import Dataset
 from saccade.model.detector import Detector
-from saccade.model.weights import read_weights
+from saccade.model.weights import Weights, read_weights
 from saccade.training.settings import TrainingSettings
 from saccade.types import InputError
 
@@ -32,9 +33,7 @@ def build_detector(settings: TrainingSettings, dataset: Dataset, config: Detecto
             classes, halved, histogram = tuple(dataset.classes), settings.halved, settings.histogram
             known = {"backbone": backbone, "classes": classes, "halved": halved, "histogram": histogram, "trained_size": _size(dataset)}
             return Detector(replace(config, **known)).train()  # type: ignore[arg-type]
-        if not Path(settings.model).exists():
-            raise InputError(f"training: model={settings.model!r} is neither a weights file nor one of {', '.join(presets)}")
-        weights = read_weights(settings.model)
+        weights = _read(settings.model)
         detector = Detector(replace(weights.config, classes=tuple(dataset.classes), trained_size=_size(dataset)))
     tensors = dict(weights.tensors)
     if weights.config.classes != tuple(dataset.classes):
@@ -43,6 +42,17 @@ def build_detector(settings: TrainingSettings, dataset: Dataset, config: Detecto
         tensors.update(fresh)
     detector.load_state_dict(tensors)
     return detector.train()
+
+
+def halving_of(settings: TrainingSettings) -> Halve:
+    """How the frames to train on are to be halved: as those of the weights that it goes on from, or as the settings say."""
+    return settings.halved if settings.model in presets else _read(settings.model).config.halved
+
+
+def _read(model: str) -> Weights:
+    if not Path(model).exists():
+        raise InputError(f"training: model={model!r} is neither a weights file nor one of {', '.join(presets)}")
+    return read_weights(model)
 
 
 def _size(dataset: Dataset) -> tuple[int, int] | None:

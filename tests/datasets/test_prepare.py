@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from saccade.commands import data
 from saccade.datasets.open import open_dataset
 from saccade.datasets.prepare import prepare
 from saccade.datasets.recording import Dataset, Sampling
@@ -65,6 +66,11 @@ def test_halved_events_stay_halved(tmp_path: Path) -> None:
     raw = open_dataset(tmp_path / "raw", halve="published")
     prepare(raw, tmp_path / "out", what="events", processes=1)
     assert_same(open_dataset(tmp_path / "out"), raw, SMALL)
+    data.prepare(tmp_path / "raw", tmp_path / "frames", bins=2, halved="published", processes=1)
+    assert_same(open_dataset(tmp_path / "frames", halve="published"), raw, SMALL)
+    for folder in ("out", "frames"):
+        with pytest.raises(InputError, match="have halved='published', but halved='events'"):
+            open_dataset(tmp_path / folder, halve="events")
 
 
 def test_several_processes_and_names_in_folders(tmp_path: Path) -> None:
@@ -105,7 +111,10 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="wasn't written by prepare"):
         prepare(raw, tmp_path / "raw", SMALL, processes=1)
     with pytest.raises(InputError, match="are fixed"):
+        open_dataset(tmp_path / "out", kind="gen1")
+    with pytest.raises(InputError, match=r"have halved='no', but halved='events' is asked for"):
         open_dataset(tmp_path / "out", halve="events")
+    assert len(open_dataset(tmp_path / "out", halve="no").recordings) == 2
     with pytest.raises(InputError, match="processes=0"):
         prepare(raw, tmp_path / "out", SMALL, processes=0)
 
