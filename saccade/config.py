@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 from saccade.plain import from_plain
 from saccade.types import InputError
@@ -41,6 +41,14 @@ class BackboneConfig:
     memory: MemoryConfig = field(default_factory=MemoryConfig)
 
     def __post_init__(self) -> None:
+        for name in ("dims", "memories", "reset"):
+            if len(getattr(self, name)) != 4:
+                raise InputError(f"backbone.{name}={getattr(self, name)}: expected four entries, one for each stage")
+        unknown = [name for name in self.memories if name not in get_args(Memory)]
+        if unknown:
+            raise InputError(f"backbone.memories: unknown {unknown[0]!r}; expected {', '.join(get_args(Memory))}")
+        if self.mixing not in get_args(Mixing):
+            raise InputError(f"backbone.mixing={self.mixing!r}: expected {', '.join(get_args(Mixing))}")
         if self.mixing == "attention" and any(dim % self.head_dim for dim in self.dims):
             raise InputError(f"backbone.dims={self.dims} must be multiples of head_dim={self.head_dim}")
         if min(self.dims) < 1 or any(dim % 2 for dim in self.dims):

@@ -11,6 +11,7 @@ from tqdm import tqdm
 from saccade.datasets.check import check_dataset, shared_recordings
 from saccade.datasets.open import Kind, fixed_sampling, open_dataset
 from saccade.datasets.prepare import prepare as prepare_dataset
+from saccade.datasets.raw_events import Halve
 from saccade.datasets.recording import Dataset, Sampling
 from saccade.datasets.splits import FOLDERS
 from saccade.types import InputError
@@ -65,7 +66,8 @@ def check(
     shared = shared_recordings(datasets)
     for line in shared:
         print(f"problem: {line}")
-    print("no problems" if not problems + len(shared) else f"{problems + len(shared):,} problems")
+    problems += len(shared)
+    print(f"{problems:,} problem{'' if problems == 1 else 's'}" if problems else "no problems")
 
 
 def prepare(
@@ -80,6 +82,7 @@ def prepare(
     windows: Literal["sliding", "disjoint"] = "sliding",
     bins: int = 10,
     histogram: Literal["exact", "published"] = "exact",
+    halved: Halve | None = None,
     processes: int | None = None,
 ) -> None:
     """Write frames of DATASET, or its events in a compact format, to OUT, which then is a data set itself. Interrupted, it goes on.
@@ -93,11 +96,12 @@ def prepare(
         windows: Sliding windows keep their length at any rate, disjoint ones are as long as the step.
         bins: Time bins of a window.
         histogram: Published: bins from the first to the last event, as published weights expect.
+        halved: Half resolution, by event coordinates or, as published 1 Mpx weights expect, odd pixels only; 1 Mpx and eTraM: events.
         processes: How many work at once; all cores if not given.
     """
     sampling = Sampling(rate_hz=rate_hz, kind=windows, window_us=round(window_ms * 1000), bins=bins, histogram=histogram)
     failed = 0
-    for one in [open_dataset(dataset, split, kind)] if split else _all_splits(dataset, kind):
+    for one in [open_dataset(dataset, split, kind, halve=halved)] if split else _all_splits(dataset, kind, halved):
         with tqdm(total=len(one.recordings), desc=f"preparing {one.split}", unit=" recordings", leave=False, disable=None) as bar:
             broken = prepare_dataset(one, out, sampling, what=what, processes=processes, progress=lambda name, bar=bar: bar.update())  # type: ignore[misc]
         for line in broken:
@@ -130,9 +134,9 @@ def samples(dataset: Dataset, sampling: Sampling, number: int = PICTURES) -> lis
     return chosen
 
 
-def _all_splits(root: Path, kind: Kind | None) -> list[Dataset]:
+def _all_splits(root: Path, kind: Kind | None, halve: Halve | None = None) -> list[Dataset]:
     """Every split that is there; one that the folder itself is, or all of it if it has none."""
     found = [split for split, names in FOLDERS.items() if any((root / name).is_dir() for name in names) or root.name in names]
     if not found and (root / "splits.json").is_file():
         found = list(FOLDERS)
-    return [open_dataset(root, split, kind) for split in found or ["all"]]
+    return [open_dataset(root, split, kind, halve=halve) for split in found or ["all"]]

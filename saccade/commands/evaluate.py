@@ -85,7 +85,9 @@ def evaluate(
     if min(recordings, seed, processes) < 0 or batch < 1 or not label_rate > 0:
         given = f"--recordings {recordings}, --seed {seed}, --processes {processes}, --batch {batch}, --label-rate {label_rate:g}"
         raise InputError(f"{given}: expected 0 or more for the first three, at least 1 for the batch, and a label rate above 0")
-    opened = open_dataset(dataset, split, kind)
+    from saccade.model.weights import load_detector
+
+    opened = open_dataset(dataset, split, kind, halve=load_detector(weights).config.halved)
     opened = replace(opened, recordings=opened.recordings[: recordings or None])
     options = {"protocol": protocol, "label_rate_hz": label_rate, "latency_ms": latency_ms, "batch": batch}
     _run([weights, *beside], opened, conditions, out, device, processes, options)

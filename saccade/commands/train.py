@@ -6,6 +6,7 @@ from typing import Annotated
 
 import tyro
 
+from saccade.datasets.open import Kind, open_dataset
 from saccade.training.settings import TrainingSettings, presets
 
 Data = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DATA", help="Folder of a data set; its splits train and val are used.")]
@@ -19,17 +20,23 @@ Synthetic = Annotated[
 ]
 
 
-def train(data: Data, out: Out, settings: Annotated[Gen1 | OneMpx | Synthetic, tyro.conf.arg(name="")]) -> None:
+def train(
+    data: Data, out: Out, settings: Annotated[Gen1 | OneMpx | Synthetic, tyro.conf.arg(name="")], *, kind: Kind | None = None
+) -> None:
     """Train a detector on DATA with the settings of a preset, any of which can be changed: `saccade train DATA OUT synthetic --steps 300`.
 
     Killed or stopped, the same command goes on where the last checkpoint was written, with the same losses. Several processes or machines:
     put `torchrun --nproc-per-node N -m` in front and write saccade.cli for saccade, or use srun.
+
+    Args:
+        kind: What the data set is, where its content doesn't tell; before the preset: `saccade train DATA OUT --kind etram 1mpx`.
     """
-    from saccade.datasets.open import open_dataset
     from saccade.training.loop import Stopped, fit
     from saccade.training.processes import from_environment
+    from saccade.training.start import halving_of
 
-    training, validation = open_dataset(data, "train"), open_dataset(data, "val")
+    halve = halving_of(settings)
+    training, validation = (open_dataset(data, split, kind, halve=halve) for split in ("train", "val"))
     try:
         scores = fit(training, validation, out, settings)
     except Stopped as stopped:

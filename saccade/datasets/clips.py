@@ -15,7 +15,7 @@ class Clip:
     """Frames of one recording, never of two, and never a frame that isn't in it."""
 
     frames: Frames
-    dt: Float32[np.ndarray, "T"]  # time since the frame before, also for the first of a clip; 1.0 = window_us of the sampling
+    dt: Float32[np.ndarray, "T"]  # time since the frame before, in windows of the sampling, at a clip's beginning, too; 1.0 if `is_first`
     ends_us: Int64[np.ndarray, "T"]
     labelled: Bool[np.ndarray, "T"]
     labels: tuple[Labels, ...]  # of the labelled frames
@@ -45,12 +45,12 @@ class Timeline:
         """How far a label may be from a frame's end. Half a step: an instant belongs to its nearest frame, and to no other."""
         return min(most_us, self.step_us / 2)
 
-    def steps(self, first: int, length: int) -> Float32[np.ndarray, "T"]:
-        """True elapsed time in windows; before the very first frame one step is supposed."""
-        ends_us = self.ends_us[self.kept[max(first - 1, 0) : first + length]]
-        if not first:
-            ends_us = np.concatenate([ends_us[:1] - round(self.step_us), ends_us])
-        return (np.diff(ends_us) / self.sampling.window_us).astype(np.float32)
+    def steps(self, first: int, length: int, is_first: bool) -> Float32[np.ndarray, "T"]:
+        """True elapsed time in windows; one window before a frame whose memory begins, at any rate, as for streams and evaluations."""
+        ends_us = self.ends_us[self.kept[first : first + length]]
+        window_us = self.sampling.window_us
+        before_us = ends_us[0] - window_us if is_first or not first else self.ends_us[self.kept[first - 1]]
+        return (np.diff(ends_us, prepend=before_us) / window_us).astype(np.float32)
 
     def read(self, recording: LabelledRecording, first: int, length: int) -> Frames:
         """Frames in a row are read at once: those of a sliding window share their events."""
@@ -93,7 +93,7 @@ def cut(
         seen.append(found)
     return Clip(
         frames=augment_frames(frames, augmentation),
-        dt=timeline.steps(first, length),
+        dt=timeline.steps(first, length, is_first),
         ends_us=timeline.ends_us[timeline.kept[first : first + length]],
         labelled=np.array([found is not None for found in seen]),
         labels=tuple(found for found in seen if found is not None),

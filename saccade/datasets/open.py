@@ -32,16 +32,17 @@ def open_dataset(
 
     kind: what it is, where the content doesn't tell. What `prepare` wrote is always recognised.
     rules: which labels count, instead of the data set's own: its training rules for train, its evaluation rules for other splits.
-    halve: frames of half the resolution, instead of the data set's own choice (1 Mpx and eTraM: by halved event coordinates).
+    halve: frames of half the resolution, instead of the data set's own choice (1 Mpx and eTraM: by halved event coordinates). What
+    weights want is their `config.halved`; stored frames that aren't so are refused.
     """
     root = Path(path)
     if kind is not None and kind not in KINDS:
         raise InputError(f"{root}: unknown kind={kind!r}; expected one of {', '.join(KINDS)}")
     chosen = select(root, split)
     if prepared.recognise(chosen):
-        if rules is not None or halve is not None or kind is not None:
-            raise InputError(f"{root}: is a prepared data set, whose kind, rules and resolution are fixed; prepare it again with others")
-        return prepared.open_prepared(chosen)
+        if rules is not None or kind is not None:
+            raise InputError(f"{root}: is a prepared data set, whose kind and rules are fixed; prepare it again with others")
+        return check_halving(prepared.open_prepared(chosen), halve)
     found = kind or _recognise(root, chosen)
     if found is None:
         raise InputError(f"{root}: no data set we know in it; {EXPECTED}")
@@ -61,6 +62,19 @@ def fixed_sampling(dataset: Dataset) -> Sampling | None:
     return first.stored[0].sampling if isinstance(first, RvtRecording) and first.stored else None
 
 
+def check_halving(dataset: Dataset, halved: Halve | None) -> Dataset:
+    """The data set; InputError if its recordings say that they are halved in another way. None = any will do."""
+    if halved is None or not dataset.recordings:
+        return dataset
+    found = getattr(dataset.recordings[0], "halve", halved)  # recordings of one's own may not say
+    if found != halved:
+        raise InputError(
+            f"{dataset.name}, {dataset.split}: its frames have halved={found!r}, but halved={halved!r} is asked for; open or prepare the "
+            f"raw recordings with that (`saccade prepare --halved {halved}`), or take weights or settings with halved={found!r}"
+        )
+    return dataset
+
+
 def _recognise(root: Path, chosen: Selection) -> str | None:
     return (
         synthetic.recognise(root)
@@ -77,9 +91,7 @@ def _open(root: Path, chosen: Selection, kind: str, rules: LabelRules | None, ha
     if kind == "dsec":
         return dsec.open_dsec(chosen, rules, halve)
     if kind == "rvt":
-        if halve is not None:
-            raise InputError(f"{root}: the frames of an RVT tree have a fixed resolution; leave halve out, or use the raw recordings")
-        return rvt_tree.open_rvt(chosen, rules)
+        return check_halving(rvt_tree.open_rvt(chosen, rules), halve)
     if kind == "synthetic":
         return synthetic.open_synthetic(root, chosen, rules, halve)
     return folder.open_folder(root, chosen, rules, halve)

@@ -49,8 +49,8 @@ def prepare(
         raise InputError(f"prepare: processes={processes} must be at least 1")
     sampling = sampling or Sampling()
     folder = Path(out) / dataset.split
-    halves = {recording.halve if isinstance(recording, EventRecording) else "no" for recording in dataset.recordings}
-    _write_settings(folder, settings_of(dataset, what, sampling, halves.pop() if len(halves) == 1 else "no"))
+    halve = next((getattr(recording, "halve", "no") for recording in dataset.recordings), "no")  # of a data set all are alike
+    _write_settings(folder, settings_of(dataset, what, sampling, halve))
     todo = [recording for recording in dataset.recordings if not _done(folder, recording.name)]
     for recording in dataset.recordings:
         if progress and recording not in todo:

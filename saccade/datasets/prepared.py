@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from saccade.datasets.labels import load_arrays
-from saccade.datasets.raw_events import EventRecording
+from saccade.datasets.raw_events import EventRecording, Halve
 from saccade.datasets.recording import Clip, Dataset, Ends, Instants, LabelledRecording, Sampling
 from saccade.datasets.rules import Clock, Truth
 from saccade.datasets.splits import Selection
@@ -31,6 +31,7 @@ class PreparedFrames:
     name: str
     path: Path
     sampling: Sampling
+    halve: Halve = "no"  # how they were, before they were stored
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
@@ -97,6 +98,8 @@ def save_truth(path: Path, truth: Truth, ends_us: Ends) -> None:
     """Write NAME.npz: the labels that count, whole or not at all."""
     labels, clock = truth.labels, truth.clock
     arrays = {name: getattr(labels, name) for name in COLUMNS if getattr(labels, name) is not None}
+    if truth.ignored is not None:
+        arrays |= {f"ignored_{name}": getattr(truth.ignored, name) for name in COLUMNS[:4]}
     arrays["instants_us"], arrays["ends_us"] = truth.instants_us, ends_us
     arrays["clock"] = np.array([clock.origin_us, clock.stretch.numerator, clock.stretch.denominator], np.int64)
     arrays["dropped"] = np.array(json.dumps({**truth.dropped, "duplicates": truth.duplicates}))
@@ -112,7 +115,8 @@ def load_truth(path: Path, width: int = 0, height: int = 0, scale: float = 1.0) 
         origin_us, numerator, denominator = arrays["clock"].tolist()
         dropped = json.loads(str(arrays["dropped"]))
         duplicates = dropped.pop("duplicates")
-        return Truth(labels, arrays["instants_us"], Clock(origin_us, Fraction(numerator, denominator)), dropped, duplicates)
+        ignored = Labels(*(arrays[f"ignored_{name}"] for name in COLUMNS[:4])) if "ignored_t" in arrays else None  # in newer files
+        return Truth(labels, arrays["instants_us"], Clock(origin_us, Fraction(numerator, denominator)), dropped, duplicates, ignored)
     except (KeyError, ValueError, TypeError, ZeroDivisionError) as error:
         raise InputError(f"{path}: not written by prepare ({error!r}); delete it and prepare again") from error
 
@@ -130,7 +134,7 @@ def open_prepared(chosen: Selection) -> Dataset:
         if not path.is_file() or not path.with_suffix(".npz").is_file():
             continue
         if settings["what"] == "frames":
-            recordings.append(PreparedFrames(name, path, Sampling(**settings["sampling"])))
+            recordings.append(PreparedFrames(name, path, Sampling(**settings["sampling"]), settings["halve"]))
         else:
             recordings.append(EventRecording(name, path, partial(load_truth, path.with_suffix(".npz")), halve=settings["halve"]))
     missing = len(settings["recordings"]) - len(recordings)

@@ -17,6 +17,7 @@ ETRAM_CLASSES = ("pedestrian", "car", "bicycle", "bus", "motorbike", "truck", "t
 DSEC_CLASSES = ("pedestrian", "rider", "car", "bus", "truck", "bicycle", "motorcycle", "train")
 STRETCH_MOST = Fraction(5, 1000)  # how far a label clock may run off a whole rate and still be taken for it
 THINNED_WITHIN_US = 2000  # of the grid of the rate to which labels are thinned, as published
+THERE = ("too small", "hidden", "too wide")  # why labels of objects are dropped that are there all the same, to be found or not
 DRIFT_LEAST_US = 1000  # less than this over all labels isn't worth a grid of fractions
 
 
@@ -96,6 +97,7 @@ class Truth:
     clock: Clock
     dropped: Mapping[str, int] = field(default_factory=dict)  # boxes, by the reason
     duplicates: int = 0  # boxes of the file that repeat another to the last digit; they are kept, as everyone does
+    ignored: Labels | None = None  # objects of its classes at its instants that are too small, hidden or too wide; None = not known
 
     def at(self, end_us: int, tolerance_us: float) -> Labels | None:
         """`LabelledRecording.labels_at`."""
@@ -125,15 +127,15 @@ def apply_rules(raw: RawLabels, rules: LabelRules, width: int, height: int, scal
         "hidden": raw.visible < rules.least_visible if raw.visible is not None else np.zeros(len(raw.t), np.bool_),
         "too wide": sides[:, 0] > (rules.widest or np.inf) * width,
     }
-    kept, dropped = np.ones(len(raw.t), np.bool_), {}
+    kept, ignored, dropped = np.ones(len(raw.t), np.bool_), np.zeros(len(raw.t), np.bool_), {}
     for reason, wrong in reasons.items():
         dropped[reason] = int((kept & wrong).sum())
+        ignored |= kept & wrong & (reason in THERE)
         kept &= ~wrong
-    still, visible, speed = (None if column is None else column[kept] for column in (raw.still_us, raw.visible, raw.speed_px_s))
-    speed = None if speed is None else speed * np.float32(scale)
-    labels = Labels(raw.t[kept], (boxes[kept] * scale).astype(np.float32), classes[kept], raw.tracks[kept], still, visible, speed)
+    speed = None if raw.speed_px_s is None else raw.speed_px_s * np.float32(scale)
+    every = Labels(raw.t, (boxes * scale).astype(np.float32), classes, raw.tracks, raw.still_us, raw.visible, speed)
     rows = np.column_stack((raw.t, raw.boxes, raw.classes, raw.tracks))
-    return Truth(labels, instants_us, clock, dropped, len(rows) - len(np.unique(rows, axis=0)))
+    return Truth(every[kept], instants_us, clock, dropped, len(rows) - len(np.unique(rows, axis=0)), every[ignored])
 
 
 def ruled(read: Callable[[], RawLabels], rules: LabelRules) -> Callable[[int, int, float], Truth]:

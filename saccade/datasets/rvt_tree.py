@@ -10,6 +10,7 @@ import numpy as np
 
 from saccade.datasets.gen1 import FAMILIES
 from saccade.datasets.labels import from_records, load_arrays
+from saccade.datasets.raw_events import Halve
 from saccade.datasets.recording import Clip, Dataset, Ends, Instants, Sampling
 from saccade.datasets.rules import LabelRules, Truth, apply_rules
 from saccade.datasets.splits import Selection
@@ -80,6 +81,11 @@ class RvtRecording:
     def height(self) -> int:
         return self._size[1]
 
+    @property
+    def halve(self) -> Halve:
+        """The published code halves in one way only."""
+        return "published" if self.width < self.sensor[0] else "no"
+
     @cached_property
     def truth(self) -> Truth:
         path = self.folder / LABELS
@@ -87,7 +93,8 @@ class RvtRecording:
         if "labels" not in arrays:
             raise InputError(f"{path}: no array `labels`, only {', '.join(arrays)}; expected labels and objframe_idx_2_label_idx")
         raw = from_records(arrays["labels"], str(path))
-        return apply_rules(raw, self.rules, *self.sensor, scale=self.width / self.sensor[0])
+        truth = apply_rules(raw, self.rules, *self.sensor, scale=self.width / self.sensor[0])
+        return replace(truth, ignored=None)  # the published preprocessing has left out most of them already
 
     @property
     def labels(self) -> Labels:

@@ -84,7 +84,3 @@ def _listed(path: Path, split: str) -> frozenset[str]:
     if both:
         raise InputError(f"{path}: {both[0]!r} is in {split!r} and in {others[both[0]]!r}; each recording may be in one split")
     return frozenset(lists[split])
-
-
-def _are_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in value)

@@ -15,7 +15,7 @@ class Condition:
     rate_hz: float = 20.0
     window: WindowKind = "sliding"  # shrunk: the published way, a window of 1 / rate every training window; the other events are never seen
     stepping: Stepping = "direct"  # interleaved: each frame continues from the state written nearest to one training window before
-    jitter: float = 0.0  # windows of random length: each step is up to this fraction longer or shorter
+    jitter: float = 0.0  # each step is up to this fraction longer or shorter; disjoint windows follow it, others keep their length
     drop: float = 0.0  # share of the windows that are lost; the memory is told the true time since the last one
     reset_every: int = 0  # the memory ends after so many frames, as the published one does after 21 or 10; 0 = never
     seed: int = 0  # of jitter and drop

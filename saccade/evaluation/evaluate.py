@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from saccade.datasets.open import fixed_sampling
+from saccade.datasets.open import check_halving, fixed_sampling
 from saccade.datasets.recording import Dataset, LabelledRecording
 from saccade.evaluation.average_precision import score_late, scores_of
 from saccade.evaluation.breakdown import curves, parts_by_speed, parts_by_still
@@ -152,6 +152,7 @@ def _load(weights: Path | str | Detector, dataset: Dataset, device: str) -> tupl
             f"evaluate: {name} finds {', '.join(detector.config.classes)}, but {dataset.name} has labels of {', '.join(dataset.classes)}; "
             "use weights that were trained for these classes, in this order"
         )
+    check_halving(dataset, detector.config.halved)
     return detector, name
 
 

@@ -20,15 +20,19 @@ SLACK_PX = 1e-3  # float32 corners don't hold a side to the last digit; a box of
 class Protocol:
     """How detections are decoded for scoring, and which instants, labels and predictions count.
 
-    Both protocols measure COCO's average precision and the same sizes of labels; they differ in what a wrong box costs.
+    Both protocols measure COCO's average precision and the same sizes of labels; they differ in what a wrong box costs. Which instants
+    are labelled at all is the data set's: the evaluation rules of Gen1, 1 Mpx and eTraM leave out the first half second already when
+    labels are read, so under both protocols it doesn't count.
 
-    prophesee: as the field publishes. Labels and predictions below the least size are dropped; so are the first half second and every
-    frame in which no label is left, with all that was wrongly found there. Boxes are ranked by the probability of the class alone.
+    prophesee: as the field publishes. Labels and predictions below the least size are dropped; so is every frame in which no label is
+    left, with all that was wrongly found there, and, where labels were read by other rules, the first half second. Boxes are ranked by
+    the probability of the class alone.
 
-    saccade: every labelled instant counts, with objects or without, and boxes are ranked by the score that the threshold and the NMS use.
-    No prediction is dropped. A label below the least size is ignored: whoever finds it is neither right nor wrong. Where the small labels
-    aren't known (`Answer.ignored` is None and the data set has a least size), a prediction below that size which finds no label can't be
-    judged, and is ignored, as COCO does outside a range of areas; one that finds a label is right at any size.
+    saccade: every instant that the data set's rules leave counts, with objects or without, and boxes are ranked by the score that the
+    threshold and the NMS use. No prediction is dropped. A label below the least size is ignored, as is every other object that the rules
+    left out (`Answer.ignored`): whoever finds it is neither right nor wrong. Where those labels aren't known (`Answer.ignored` is None and
+    the data set has a least size), a prediction below that size which finds no label can't be judged, and is ignored, as COCO does
+    outside a range of areas; one that finds a label is right at any size.
     """
 
     name: str

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
-from saccade.datasets.recording import LabelledRecording
+from saccade.datasets.recording import Instants, LabelledRecording
 from saccade.evaluation.answers import Answer
 from saccade.evaluation.condition import Condition
 from saccade.evaluation.run import Decoding
@@ -24,7 +24,7 @@ from saccade.events.reader import EARLIEST_US
 from saccade.model.detector import Detector
 from saccade.types import Detections, InputError, Labels
 
-VERSION = 1
+VERSION = 2
 MANIFEST = "recordings.json"
 SEGMENT = 512  # frames whose detections wait in memory
 Rows = Int64[np.ndarray, "m"]
@@ -45,11 +45,14 @@ class Task:
 
     def fingerprint(self, recording: LabelledRecording, detector: Detector) -> str:
         """Of the task and of the recording: its labels and its windows tell it from others of the same name."""
-        digest = hashlib.sha256(json.dumps([VERSION, asdict(self), recording.name], sort_keys=True).encode())
+        ignored = ignored_of(recording)
+        known = [VERSION, asdict(self), recording.name, ignored is not None]
+        digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode())
         digest.update(recording.ends_us(sampling_of(detector.config)).tobytes())
         digest.update(recording.instants_us.tobytes())
-        for column in (recording.labels.t, recording.labels.boxes, recording.labels.classes):
-            digest.update(np.ascontiguousarray(column).tobytes())
+        for labels in (recording.labels, ignored or Labels.empty()):
+            for column in (labels.t, labels.boxes, labels.classes):
+                digest.update(np.ascontiguousarray(column).tobytes())
         return digest.hexdigest()
 
 
@@ -98,10 +101,9 @@ class Writer:
         """ROWS and LATE: which of the frames, in the order of phases and time, answers each instant, -1 = none."""
         for phase in sorted(self._waiting):
             self._write_segment(phase)
-        labels = recording.labels[np.isin(recording.labels.t, line.instants_us)]
-        for name in _LABEL_COLUMNS:
-            if getattr(labels, name) is not None:
-                self._write(f"labels.{name}", getattr(labels, name))
+        for what, labels in (("labels", recording.labels), ("ignored", ignored_of(recording))):
+            if labels is not None:
+                self._write_labels(what, labels[np.isin(labels.t, line.instants_us)])
         self._write("instants_us", line.instants_us)
         self._write("rows", rows)
         if late is not None:
@@ -129,6 +131,11 @@ class Writer:
             self._write(f"{name}.{phase:04}.{self._segments:06}", column)
         self._segments += 1
 
+    def _write_labels(self, what: str, labels: Labels) -> None:
+        for name in _LABEL_COLUMNS:
+            if getattr(labels, name) is not None:
+                self._write(f"{what}.{name}", getattr(labels, name))
+
     def _write(self, name: str, array: np.ndarray) -> None:
         with self._archive.open(f"{name}.npy", "w", force_zip64=True) as file:
             np.lib.format.write_array(file, array, allow_pickle=False)
@@ -150,18 +157,32 @@ def read_answers(path: Path, kept: Kept) -> list[Answer]:
     with np.load(path, allow_pickle=False) as arrays:
         names = sorted(name for name in arrays.files if name.startswith("counts."))
         found = [one for name in names for one in _detections(arrays, name.removeprefix("counts."))]
-        labels = Labels(**{name: arrays[f"labels.{name}"] for name in _LABEL_COLUMNS if f"labels.{name}" in arrays})
         instants_us, rows = arrays["instants_us"], arrays["rows"].tolist()
+        labels, ignored = _labels(arrays, "labels", instants_us), _labels(arrays, "ignored", instants_us)
         late = arrays["late"].tolist() if "late" in arrays else None
-    firsts, lasts = np.searchsorted(labels.t, instants_us), np.searchsorted(labels.t, instants_us, "right")
 
     def at(row: int) -> Detections:
         return found[row] if row >= 0 else nothing_found()
 
     return [
-        Answer(kept.recording, instant_us, labels[first:last], at(rows[i]), None if late is None else at(late[i]))
-        for i, (instant_us, first, last) in enumerate(zip(instants_us.tolist(), firsts, lasts, strict=True))
+        Answer(kept.recording, instant_us, labels[i], at(rows[i]), None if late is None else at(late[i]), ignored[i] if ignored else None)
+        for i, instant_us in enumerate(instants_us.tolist())
     ]
+
+
+def _labels(arrays: Any, what: str, instants_us: Instants) -> list[Labels]:
+    """Those of every instant; no list where the file has none of that kind."""
+    if f"{what}.t" not in arrays:
+        return []
+    every = Labels(**{name: arrays[f"{what}.{name}"] for name in _LABEL_COLUMNS if f"{what}.{name}" in arrays})
+    firsts, lasts = np.searchsorted(every.t, instants_us), np.searchsorted(every.t, instants_us, "right")
+    return [every[first:last] for first, last in zip(firsts, lasts, strict=True)]
+
+
+def ignored_of(recording: LabelledRecording) -> Labels | None:
+    """What the rules left out although it is there; None = nobody knows."""
+    truth = getattr(recording, "truth", None)
+    return None if truth is None else truth.ignored
 
 
 def nothing_found() -> Detections:

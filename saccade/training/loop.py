@@ -14,6 +14,7 @@ import torch
 from saccade.config import DetectorConfig
 from saccade.datasets.batch import Batch
 from saccade.datasets.loader import Loader
+from saccade.datasets.open import check_halving
 from saccade.datasets.recording import Dataset
 from saccade.evaluation.average_precision import Scores
 from saccade.evaluation.timeline import sampling_of
@@ -74,6 +75,8 @@ def fit(
         torch.set_num_threads(settings.threads_of(processes.local_world))
         keep_freed_memory()
         detector = build_detector(settings, training, config).to(processes.device)
+        for dataset in (training, validation) if validation else (training,):
+            check_halving(dataset, detector.config.halved)
         optimiser = torch.optim.AdamW(detector.parameters(), lr=settings.highest_rate, weight_decay=settings.weight_decay, fused=True)
         run = Run(detector, optimiser, Average(detector) if settings.average else None)
         if processes.world > 1 and settings.share_batch_norms:

@@ -31,7 +31,7 @@ class TrainingSettings:
     split: int = 1
     """Attention windows per 32 x 32 pixels and axis: 2 for 1 Mpx."""
     halved: Literal["no", "events", "published"] = "no"
-    """How the frames of the data set were halved, for whoever runs the detector on events."""
+    """Frames of half the resolution: by event coordinates, or odd pixels only, as published. Stored frames must be so already."""
     histogram: Literal["exact", "published"] = "exact"
     """How events are counted; published for frames that the published code prepared."""
     steps: int = 600

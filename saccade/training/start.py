@@ -7,9 +7,10 @@ from dataclasses import replace
 import torch
 
 from saccade.config import DetectorConfig, presets
+from saccade.datasets.raw_events import Halve
 from saccade.datasets.recording import Dataset
 from saccade.model.detector import Detector
-from saccade.model.weights import find_weights, read_weights
+from saccade.model.weights import Weights, find_weights, read_weights
 from saccade.training.settings import TrainingSettings
 from saccade.trial import killing_signal
 from saccade.types import InputError
@@ -30,13 +31,7 @@ def build_detector(settings: TrainingSettings, dataset: Dataset, config: Detecto
             classes, halved, histogram = tuple(dataset.classes), settings.halved, settings.histogram
             known = {"backbone": backbone, "classes": classes, "halved": halved, "histogram": histogram, "trained_size": _size(dataset)}
             return Detector(replace(config, **known)).train()  # type: ignore[arg-type]
-        try:
-            path = find_weights(settings.model)
-        except InputError as error:
-            raise InputError(
-                f"training: model={settings.model!r} is neither a weights file nor one of {', '.join(presets)}: {error}"
-            ) from error
-        weights = read_weights(path)
+        weights = _read(settings.model)
         detector = Detector(replace(weights.config, classes=tuple(dataset.classes), trained_size=_size(dataset)))
     tensors = dict(weights.tensors)
     if weights.config.classes != tuple(dataset.classes):
@@ -45,6 +40,19 @@ def build_detector(settings: TrainingSettings, dataset: Dataset, config: Detecto
         tensors.update(fresh)
     detector.load_state_dict(tensors)
     return detector.train()
+
+
+def halving_of(settings: TrainingSettings) -> Halve:
+    """How the frames to train on are to be halved: as those of the weights that it goes on from, or as the settings say."""
+    return settings.halved if settings.model in presets else _read(settings.model).config.halved
+
+
+def _read(model: str) -> Weights:
+    try:
+        path = find_weights(model)
+    except InputError as error:
+        raise InputError(f"training: model={model!r} is neither a weights file nor one of {', '.join(presets)}: {error}") from error
+    return read_weights(path)
 
 
 def _size(dataset: Dataset) -> tuple[int, int] | None:

@@ -86,6 +86,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert "split val" in text
     assert "1 broken" in text
     assert "3 problems" in text, "z is empty; x and y are a and b"
+    data.check(root, split="val")
+    assert capsys.readouterr().out.endswith("\n1 problem\n")
     for split in ("train", "val"):
         assert (tmp_path / f"sheet_{split}.png").read_bytes().startswith(b"\x89PNG")
     assert len(data.samples(open_dataset(root), Sampling())) == 6

@@ -9,6 +9,7 @@ import pytest
 from saccade.datasets.augment import NO_AUGMENTATION
 from saccade.datasets.lanes import Lanes, LaneSettings
 from saccade.datasets.recording import Dataset, Sampling
+from saccade.model.stepping import steps_of
 from saccade.types import InputError
 from tests.make.recordings import painted, painted_dataset
 
@@ -131,7 +132,9 @@ def test_rate_augmentation_tells_the_true_time(kind, skip) -> None:
         for step in range(30):
             clip = lanes.clip(lane, step)
             np.testing.assert_allclose(clip.dt[1:] * 50_000, np.diff(clip.ends_us), rtol=1e-6)
-            if previous is not None and not clip.is_first:
+            if clip.is_first:
+                assert clip.dt[0] == steps_of(clip.ends_us, 50_000).dt[0] == 1, "evaluations and streams begin so at any rate"
+            elif previous is not None:
                 assert clip.dt[0] * 50_000 == pytest.approx(clip.ends_us[0] - previous.ends_us[-1], rel=1e-6)
             assert clip.dt.min() > 0
             steps |= {round(dt, 2) for dt in clip.dt[1:].tolist()}

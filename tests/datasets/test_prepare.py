@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from saccade.commands import data
 from saccade.datasets.open import open_dataset
 from saccade.datasets.prepare import prepare
 from saccade.datasets.recording import Dataset, Sampling
@@ -26,6 +27,8 @@ def assert_same(prepared: Dataset, raw: Dataset, sampling: Sampling) -> None:
         assert (got.width, got.height) == (expected.width, expected.height)
         for column in ("t", "boxes", "classes", "tracks", "still_us", "visible", "speed_px_s"):
             np.testing.assert_array_equal(getattr(got.labels, column), getattr(expected.labels, column))
+        for column in ("t", "boxes", "classes"):
+            np.testing.assert_array_equal(getattr(got.truth.ignored, column), getattr(expected.truth.ignored, column))
         for end in ends.tolist():
             a, b = got.labels_at(end, 1000), expected.labels_at(end, 1000)
             assert (a is None) == (b is None)
@@ -34,7 +37,10 @@ def assert_same(prepared: Dataset, raw: Dataset, sampling: Sampling) -> None:
 
 @pytest.mark.parametrize("what", ["frames", "events"])
 def test_prepared_is_unprepared(tmp_path: Path, what: str) -> None:
-    raw = open_dataset(gen1_folder(tmp_path / "raw"))
+    gen1_folder(tmp_path / "raw")
+    np.save(tmp_path / "raw/train/b_bbox.npy", records([*labels_every(250_000, 5), (700_000, 5, 5, 9, 60, 1, 8)]))
+    raw = open_dataset(tmp_path / "raw")
+    assert raw.recordings[1].truth.ignored.boxes.tolist() == [[5, 5, 14, 65]], "too small"
     done: list[str] = []
     assert prepare(raw, tmp_path / "out", SMALL, what=what, processes=1, progress=done.append) == []
     assert done == ["a", "b"]
@@ -43,12 +49,28 @@ def test_prepared_is_unprepared(tmp_path: Path, what: str) -> None:
         assert_same(open_dataset(tmp_path / "out"), raw, Sampling(rate_hz=60, kind="disjoint", bins=3))
 
 
+def test_caches_of_older_versions_don_t_know_what_was_left_out(tmp_path: Path) -> None:
+    prepare(open_dataset(gen1_folder(tmp_path / "raw", ("a",))), tmp_path / "out", SMALL, processes=1)
+    path = tmp_path / "out/train/a.npz"
+    with np.load(path) as arrays:
+        older = {name: arrays[name] for name in arrays.files if not name.startswith("ignored")}
+    np.savez(path, **older)
+    (one,) = open_dataset(tmp_path / "out").recordings
+    assert one.truth.ignored is None
+    assert len(one.labels) == 5
+
+
 def test_halved_events_stay_halved(tmp_path: Path) -> None:
     recording(tmp_path / "raw/train/day_td.h5", some_events(1280, 720, span_us=700_000))
     np.save(tmp_path / "raw/train/day_bbox.npy", records(labels_every(33_333, 3)))
     raw = open_dataset(tmp_path / "raw", halve="published")
     prepare(raw, tmp_path / "out", what="events", processes=1)
     assert_same(open_dataset(tmp_path / "out"), raw, SMALL)
+    data.prepare(tmp_path / "raw", tmp_path / "frames", bins=2, halved="published", processes=1)
+    assert_same(open_dataset(tmp_path / "frames", halve="published"), raw, SMALL)
+    for folder in ("out", "frames"):
+        with pytest.raises(InputError, match="have halved='published', but halved='events'"):
+            open_dataset(tmp_path / folder, halve="events")
 
 
 def test_several_processes_and_names_in_folders(tmp_path: Path) -> None:
@@ -89,7 +111,10 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="wasn't written by prepare"):
         prepare(raw, tmp_path / "raw", SMALL, processes=1)
     with pytest.raises(InputError, match="are fixed"):
+        open_dataset(tmp_path / "out", kind="gen1")
+    with pytest.raises(InputError, match=r"have halved='no', but halved='events' is asked for"):
         open_dataset(tmp_path / "out", halve="events")
+    assert len(open_dataset(tmp_path / "out", halve="no").recordings) == 2
     with pytest.raises(InputError, match="processes=0"):
         prepare(raw, tmp_path / "out", SMALL, processes=0)
 

@@ -40,6 +40,10 @@ def test_one_mpx_rules_on_real_labels(shared: Path) -> None:
         np.testing.assert_array_equal(np.bincount(truth.labels.classes), np.bincount(array["class_id"][kept]))
         assert len(truth.labels) + sum(truth.dropped.values()) == len(array), "every box is kept or counted under one reason"
         boxes = truth.labels.boxes
+        assert truth.ignored is not None
+        assert len(truth.ignored) == truth.dropped["too small"] + truth.dropped["too wide"] > 0
+        assert set(truth.ignored.classes.tolist()) <= {0, 1, 2}
+        assert np.isin(truth.ignored.t, truth.instants_us).all()
         assert boxes.min() >= 0
         assert boxes[:, 2].max() <= 640
         assert boxes[:, 3].max() <= 360

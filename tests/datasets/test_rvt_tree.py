@@ -44,6 +44,10 @@ def test_halved_one_mpx_frames_come_with_halved_boxes(tmp_path: Path) -> None:
     assert (one.width, one.height) == (640, 360)
     assert one.labels.boxes.tolist() == [[50, 100, 200, 300]], "the other is below 20 pixels of the sensor"
     assert one.labels.classes.tolist() == [2]
+    assert len(open_dataset(tmp_path, "val", halve="published").recordings) == 1
+    with pytest.raises(InputError, match=r"have halved='published', but halved='events'"):
+        open_dataset(tmp_path, "val", halve="events")
+    assert one.truth.ignored is None, "the tree isn't said to hold all that are too small"
 
 
 @pytest.mark.parametrize(

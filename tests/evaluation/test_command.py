@@ -157,3 +157,29 @@ def test_the_help_says_which_option_sets_the_rate_and_values_are_taken_as_shown(
     refused = subprocess.run([*command, "w", "d", *asked], capture_output=True, text=True, cwd=ROOT)
     expected = "--window sliding,round: 'round' is unknown; expected sliding, disjoint, shrunk, or several with commas"
     assert (refused.returncode, refused.stderr) == (2, f"saccade: {expected}\n")
+
+
+def test_the_data_set_is_opened_as_the_weights_were_trained(streets: Path, weights: Path, tmp_path: Path) -> None:
+    """Published 1 Mpx weights know frames of odd pixels only; others of the same size would be a wrong input without a word."""
+    from saccade.datasets.prepare import prepare
+    from saccade.datasets.recording import Sampling
+    from saccade.evaluation.evaluate import answers_at
+    from saccade.evaluation.evaluate import evaluate as evaluate_opened
+    from saccade.model.weights import load_detector, save_detector
+
+    detector = load_detector(weights)
+    detector.config = replace(detector.config, halved="published")
+    save_detector(detector, tmp_path / "published.safetensors")
+    evaluate(tmp_path / "published.safetensors", streets, rates=(20.0,), out=tmp_path / "out", processes=1)
+    opened = open_dataset(streets, "test", halve="published")
+    evaluate_opened(detector, opened, [Condition()], out=tmp_path / "expected")
+    found, expected = (list(answers_at(tmp_path / name, Condition())) for name in ("out", "expected"))
+    assert found
+    for one, other in zip(found, expected, strict=True):
+        assert one.detections.scores.tolist() == other.detections.scores.tolist()
+    for wrong in ("no", "events"):
+        with pytest.raises(InputError, match=f"have halved='{wrong}', but halved='published'"):
+            evaluate_opened(detector, open_dataset(streets, "test", halve=wrong), [Condition()])
+    prepare(open_dataset(streets, "test"), tmp_path / "frames", Sampling(bins=detector.config.bins), processes=1)
+    with pytest.raises(InputError, match="have halved='no'"):
+        evaluate(tmp_path / "published.safetensors", tmp_path / "frames", rates=(20.0,))

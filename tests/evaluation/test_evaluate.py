@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from saccade.datasets.open import open_dataset
 from saccade.datasets.recording import Dataset
 from saccade.evaluation.answers import Answer
 from saccade.evaluation.condition import Condition
@@ -14,11 +15,12 @@ from saccade.evaluation.result import Evaluation
 from saccade.evaluation.run import Decoding, passes_of, run
 from saccade.evaluation.timeline import timeline
 from saccade.evaluation.validate import validate
+from saccade.model.temporal import TEMPORAL_LAYERS
 from saccade.model.weights import save_detector
 from saccade.types import Detections, InputError
+from tests.datasets.make import gen1_folder, labels_every, records
 from tests.evaluation.squares import squares, untrained
 
-MEMORIES = ("s5", "s4d", "s4", "gs5", "lstm")
 PLAIN = Condition()
 FAST = Condition(rate_hz=60, stepping="interleaved")
 
@@ -98,7 +100,7 @@ def test_any_chunks_give_the_same(data: Dataset, condition: Condition, chunk: in
         assert_same(one, two, exactly=False)
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("memory", TEMPORAL_LAYERS)
 def test_interleaved_at_a_multiple_says_what_the_trained_rate_says(data: Dataset, tmp_path: Path, memory: str) -> None:
     """Each chain is the trained network; that which ends at the labels answers them. Stepped directly it is another one."""
     conditions = [PLAIN, FAST, Condition(rate_hz=60)]
@@ -163,3 +165,19 @@ def test_wrong_input_is_named(data: Dataset) -> None:
     ):
         with pytest.raises(InputError, match=text):
             evaluate(**{"weights": untrained(), "dataset": data, "conditions": [PLAIN], **change})  # type: ignore[arg-type]
+
+
+def test_labels_that_the_rules_leave_out_reach_the_protocol(tmp_path: Path) -> None:
+    """Gen1: below 10 pixels. Ours ignores them, the field's never hears of them. Neither hears of the first half second."""
+    gen1_folder(tmp_path / "gen1", ("a",), split="test", span_us=1_500_000)
+    large = labels_every(250_000, 3)
+    np.save(tmp_path / "gen1/test/a_bbox.npy", records([(400_000, 20, 30, 60, 50, 0, 7), *large, (850_000, 100, 100, 9, 40, 1, 8)]))
+    dataset = open_dataset(tmp_path / "gen1", "test")
+    detector = untrained()
+    detector.config = replace(detector.config, classes=dataset.classes)
+    result = evaluate(detector, dataset, [PLAIN], out=tmp_path / "out").results[0]
+    found = [None if answer.ignored is None else answer.ignored.boxes.tolist() for answer in said(tmp_path / "out", PLAIN)]
+    assert found == [[], [[100, 100, 109, 140]], []]
+    assert (result.scores.labels, result.scores.ignored, result.scores.frames) == (3, 1, 3)
+    field = evaluate(detector, dataset, [PLAIN], out=tmp_path / "out", protocol="prophesee").results[0]
+    assert (field.scores.labels, field.scores.ignored, field.scores.frames) == (3, 0, 3)

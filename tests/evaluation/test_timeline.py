@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from saccade.datasets.recording import Sampling
-from saccade.evaluation.condition import Condition
+from saccade.evaluation.condition import Condition, WindowKind
 from saccade.evaluation.timeline import OLDEST_US, Timeline, scored_instants, timeline
 from tests.evaluation.squares import START_US, recording
 from tests.training.make import Toy, tiny_config
@@ -92,6 +92,13 @@ def test_irregular_streams_are_the_same_in_every_run(tmp_path: Path, change: dic
 def test_jittered_disjoint_windows_hold_every_event_once(tmp_path: Path) -> None:
     (phase,) = line_of(tmp_path, rate_hz=100, window="disjoint", jitter=0.4).phases
     np.testing.assert_array_equal(phase.starts_us[1:], phase.ends_us[:-1])
+
+
+@pytest.mark.parametrize(("window", "length_us"), [("sliding", 50_000), ("shrunk", 10_000)])
+def test_other_jittered_windows_keep_their_length(tmp_path: Path, window: WindowKind, length_us: int) -> None:
+    (phase,) = line_of(tmp_path, rate_hz=100, window=window, jitter=0.4).phases
+    assert (phase.ends_us - phase.starts_us == length_us).all()
+    assert len(np.unique(np.diff(phase.ends_us))) > 10
 
 
 def test_labels_are_thinned_only_if_they_are_denser(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from saccade.detection.loss import loss
 from saccade.model.detector import Detector
 from saccade.model.predictions import Predictions, pick
 from saccade.model.state import change, detach, reset
+from saccade.model.temporal import TEMPORAL_LAYERS
 from saccade.model.weights import load_detector, save_detector
 from saccade.types import InputError
 
@@ -208,7 +209,7 @@ def small(**options) -> DetectorConfig:
     return DetectorConfig(name="small", backbone=BackboneConfig(dims=(8, 16, 32, 64), head_dim=8, **options), bottlenecks=1, head_width=8)
 
 
-@pytest.mark.parametrize("memory", ["s5", "s4d", "s4", "gs5", "lstm"])
+@pytest.mark.parametrize("memory", TEMPORAL_LAYERS)
 @torch.no_grad()
 def test_a_stage_that_is_reset_forgets_and_keeps_its_parameters(memory: str) -> None:
     torch.manual_seed(0)

@@ -8,7 +8,7 @@ import torch
 from saccade.config import presets
 from saccade.model.detector import Detector
 
-MEMORIES = ("s5-vit-nano", "s4d-vit-nano", "s4-vit-nano", "gs5-vit-nano", "rvt-nano")
+NANO = [name for name in presets if name.endswith("nano")]  # one for each memory
 
 
 def build(name: str) -> Detector:
@@ -32,7 +32,7 @@ def assert_same(left: list[torch.Tensor], right: list[torch.Tensor]) -> None:
     assert all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
 
 
-@pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.parametrize("name", NANO)
 def test_results_are_the_same_to_the_bit(name: str) -> None:
     sizes = [1.0, 0.1, 0.1, 0.33334, 1.0, 2.5]
     plain, prepared = build(name), build(name)
@@ -44,7 +44,7 @@ def test_results_are_the_same_to_the_bit(name: str) -> None:
     assert_same(steps(prepared, sizes), steps(plain, sizes))
 
 
-@pytest.mark.parametrize("name", MEMORIES[:3])
+@pytest.mark.parametrize("name", NANO)
 def test_what_is_kept_ends_with_its_parameters(name: str) -> None:
     prepared = build(name)
     prepared.prepare(0.1)

@@ -12,7 +12,7 @@ from saccade.model.stepping import FRESH, History, Memory, Stepping, blocks, pre
 from saccade.types import InputError
 
 WINDOW_US = 50_000
-MEMORIES = ("s5-vit-nano", "s4d-vit-nano", "s4-vit-nano", "gs5-vit-nano", "rvt-nano")
+NANO = [name for name in presets if name.endswith("nano")]  # one for each memory
 HOURS_US = 5 * 3_600_000_000
 
 irregular = st.lists(st.integers(1, 120_000), min_size=1, max_size=60).map(lambda gaps: HOURS_US + np.cumsum(np.array(gaps, np.int64)))
@@ -52,7 +52,7 @@ def frame_by_frame(detector: Detector, frames: torch.Tensor, ends_us: np.ndarray
     return torch.cat(out)
 
 
-@pytest.fixture(scope="module", params=MEMORIES)
+@pytest.fixture(scope="module", params=NANO)
 def detector(request: pytest.FixtureRequest) -> Detector:
     torch.manual_seed(0)
     return Detector(presets[request.param]()).eval()
