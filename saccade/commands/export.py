@@ -23,7 +23,7 @@ def export(
     weights: WeightsFile,
     out: Out,
     *,
-    size: str = "304x240",
+    size: str | None = None,
     quantise: Literal["none", "int8"] = "none",
     calibrate: Path | None = None,
     compile: bool = False,
@@ -35,7 +35,7 @@ def export(
     shapes of inputs, opset and the detector's settings are in its metadata. examples/run_onnx.py runs it with numpy.
 
     Args:
-        size: Width x height of the frames, which the graph fixes; any number of streams can share a batch.
+        size: Width x height of the frames, which the graph fixes; if not given that of the training (published: 304x240 or 640x360).
         quantise: int8 for convolutions and linear layers (.onnx only): smaller, less exact; needs --calibrate.
         calibrate: A recording, of which int8 learns the ranges of values; the first 64 windows are taken.
         compile: Compile a .pt2 for this machine with AOTInductor (needs a C++ compiler).
@@ -43,13 +43,15 @@ def export(
     """
     if out.exists() and not overwrite:
         raise InputError(f"{out}: exists already; give another name, or --overwrite to replace it")
-    width, height = size_of(size)
+    asked = None if size is None else size_of(size)
     from saccade.deploy.export import SUFFIXES, export_detector
+    from saccade.deploy.fit import known_size
     from saccade.model.weights import load_detector
 
     if out.suffix not in SUFFIXES:
         raise InputError(f"{out}: expected a name that ends in {' or '.join(SUFFIXES)}")
     detector = load_detector(weights)
+    width, height = asked or known_size(detector.config)
     frames = None if calibrate is None else _frames(calibrate, detector.config, height, width)
     started = time.perf_counter()
     difference = export_detector(detector, out, height=height, width=width, compiled=compile, quantise=quantise, calibration=frames)
@@ -63,14 +65,16 @@ def _frames(path: Path, config: "DetectorConfig", height: int, width: int) -> "n
 
     import numpy as np
 
+    from saccade.deploy.fit import canvas_for
     from saccade.events.open import open_events
-    from saccade.representation.canvas import Canvas
     from saccade.representation.frames import frames
 
+    multiple = config.backbone.multiple
+    padded = -(-width // multiple) * multiple, -(-height // multiple) * multiple
     with open_events(path) as reader:
-        multiple = config.backbone.multiple
-        canvas = Canvas.scale_to(reader.width, reader.height, (width, height), multiple)
-        found = frames(reader, 1e6 / config.window_us, window_us=config.window_us, bins=config.bins, canvas=canvas)
+        canvas = canvas_for(config, reader.width, reader.height, fixed=padded)
+        rate_hz, mode = 1e6 / config.window_us, config.histogram
+        found = frames(reader, rate_hz, window_us=config.window_us, bins=config.bins, canvas=canvas, mode=mode)
         taken = [frame.data for frame in islice(found, CALIBRATION_FRAMES)]
     if not taken:
         raise InputError(f"{path}: holds no whole window of {config.window_us / 1000:g} ms; give a longer recording for --calibrate")
