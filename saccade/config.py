@@ -22,7 +22,7 @@ class MemoryConfig:
     spectrum: Literal["whole", "half"] = "whole"  # s5: whole as published; half stands for the same real system with P = dim / 2
     discretisation: Literal["zoh", "bilinear", "euler"] = "zoh"  # published weights want bilinear
     initialisation: str = "legs"  # spectrum at the start
-    timescales: Literal["published", "clip"] = "published"  # clip: time constants of 1 to 300 windows and a gain that is felt within a clip
+    timescales: Literal["published", "clip"] = "published"  # clip: time constants of 1 to 30 windows, so that a clip can teach them
     bandlimit: float | None = 0.5  # fraction of Nyquist that passes at the training step, None = all (paper eq. 4)
     rolloff: float = 0.0  # width of the band limit's soft edge
     depthwise: bool = False  # lstm: 3x3 depthwise convolution of the hidden state, RVT's ablation
@@ -159,8 +159,8 @@ def s5_ssm2d_b() -> DetectorConfig:
 def s5_vit_nano() -> DetectorConfig:
     """For a CPU: a quarter of the base channels, about 1 M parameters.
 
-    Made for trainings of a thousand steps: a memory that is felt within a clip and lasts for 15 s, and blocks that count from the start
-    (published layer scales take some hundred steps to grow to where they matter).
+    Made for trainings of a thousand steps: time constants of 1 to 30 windows, which short clips can teach, and blocks that count from
+    the start (published layer scales take some hundred steps to grow to where they matter).
     """
     config = _sized("s5-vit-nano", (16, 32, 64, 128), head_dim=16, head_width=48)
     return replace(config, backbone=replace(config.backbone, memory=MemoryConfig(timescales="clip"), layer_scale=1.0))
