@@ -64,7 +64,11 @@ def decode_rows(
     sides = [canvas.sensor_width, canvas.sensor_height] * 2
     result = []
     for frame, time_us in zip(rows, times_us, strict=True):
-        cells = torch.from_numpy(frame[frame[:, 4] >= threshold])  # a product is at most its objectness: most cells need no more work
+        possible = frame[frame[:, 4] >= threshold]  # a product is at most its objectness: most cells, and most silent frames, end here
+        if not len(possible):
+            result.append(Detections(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64), int(time_us)))
+            continue
+        cells = torch.from_numpy(possible)
         likelihood, classes = cells[:, 5:].max(-1)
         product, boxes = cells[:, 4] * likelihood, from_xywh(cells[:, :4])
         chosen = (product >= threshold).nonzero()[:, 0]

@@ -1,6 +1,6 @@
 """Gated S5 (ours, beyond the paper): a linear scan whose input chooses the pace and passes bounded gates.
 
-The gates see the input only, so the recurrence stays linear in the state and true to dt: time runs at m = 16 sigmoid(..) dt, the
+The gates see the input only, so the recurrence stays linear in the state and true to dt: time runs at m = 4 sigmoid(..) dt, the
 state moves by the zero-order hold of that step, and two half steps under a held input are one step.
 """
 
@@ -18,7 +18,7 @@ from saccade.model.temporal.pairs import Pair, pack, product, unpack
 from saccade.model.temporal.scan import linear_scan
 from saccade.types import InputError
 
-FASTEST = 16.0  # times the clock, when a pixel asks for it
+FASTEST = 4.0  # times the clock, when a pixel asks for it
 PIECE = 1_000_000  # numbers: a few megabytes
 
 
