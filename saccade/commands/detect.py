@@ -129,7 +129,7 @@ def _limits(reader: "Reader", start_s: float | None, end_s: float | None) -> tup
     start_us = reader.start_us if start_s is None else round(start_s * 1e6)
     end_us = reader.end_us if end_s is None else min(round(end_s * 1e6), reader.end_us)
     if start_us >= end_us:
-        here = f"{reader.start_us / 1e6:g} to {reader.end_us / 1e6:g} s"
+        here = f"{reader.start_us / 1e6:.6f} to {reader.end_us / 1e6:.6f} s"
         raise InputError(f"{reader.path}: nothing between --from and --to; the recording has {here}")
     return start_us, end_us
 
