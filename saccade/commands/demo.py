@@ -56,7 +56,7 @@ def demo(*, seed: int = 7, rate_hz: Rate = 200.0, recordings: int = 4, seconds: 
     print(
         f"\n{video}: what the detector sees and says at {rate_hz:g} Hz, {slow:g} times slower"
         f"\n{out / 'report.html'}: all scores, and the worst mistakes as pictures"
-        "\n\nTry next:"
+        "\n\nTry next (after make demo, saccade is .venv/bin/saccade):"
         f"\n  saccade demo --rate 500 --seed {seed + 1}              another street, another rate"
         f"\n  saccade detect {OURS} YOUR_RECORDING --rate 200   .dat .raw .h5 .aedat4 .bag .mcap .npz .csv, any sensor"
         "\n  saccade train --help                            weights of your own"
