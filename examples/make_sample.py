@@ -1,4 +1,4 @@
-"""Make saccade/samples/street.h5, the recording that `make demo` opens: a car that stops, a cyclist and a pedestrian before a wall.
+"""Make saccade/samples/street.h5, the recording that comes with saccade: a car that stops, a cyclist and a pedestrian before a wall.
 
     python examples/make_sample.py
 

@@ -106,6 +106,14 @@ def run(monkeypatch: pytest.MonkeyPatch, *given: str) -> int:
     return ended.value.code if isinstance(ended.value.code, int) else 0
 
 
+def test_cells_can_be_trained_now_and_scored_later(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = [*arguments(data, tmp_path), "--cells", CELLS[0], "--steps", "1"]
+    assert run(monkeypatch, *given, "--train-only") == 0
+    assert list((tmp_path / "runs").rglob("final.safetensors"))
+    assert not results(tmp_path)
+    assert "| s5 | trained |" in (tmp_path / "results" / "mixers.md").read_text()
+
+
 @pytest.mark.slow
 def test_a_cell_that_fails_keeps_nobody_from_being_run(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = [*arguments(data, tmp_path), "--cells", *CELLS[:2], "--length", "50"]

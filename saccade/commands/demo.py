@@ -2,17 +2,13 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-
-from saccade.commands.detect import detect
+from saccade.commands.detect import Rate, detect
 from saccade.commands.evaluate import evaluate
 from saccade.commands.simulate import simulate
 from saccade.datasets.open import open_dataset
 from saccade.types import InputError
 
-Rate = Annotated[float, tyro.conf.arg(name="rate")]
 OURS, BASELINE = "nano", "rvt-nano"
 TRAINING_HZ = 20.0
 SHOWN_HZ = 50.0  # pictures a second of the video: slow motion is chosen so that every frame of a high rate is seen

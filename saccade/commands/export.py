@@ -52,7 +52,7 @@ def export(
         raise InputError(f"{out}: expected a name that ends in {' or '.join(SUFFIXES)}")
     detector = load_detector(weights)
     width, height = asked or known_size(detector.config)
-    frames = None if calibrate is None else _frames(calibrate, detector.config, height, width)
+    frames = None if calibrate is None else calibration_frames(calibrate, detector.config, height, width)
     started = time.perf_counter()
     difference = export_detector(detector, out, height=height, width=width, compiled=compile, quantise=quantise, calibration=frames)
     took_s = time.perf_counter() - started
@@ -60,7 +60,8 @@ def export(
     print(f"largest difference to torch: boxes {difference.box_px:.2g} px, scores {difference.score:.2g}")
 
 
-def _frames(path: Path, config: "DetectorConfig", height: int, width: int) -> "np.ndarray":
+def calibration_frames(path: Path, config: "DetectorConfig", height: int, width: int) -> "np.ndarray":
+    """The first windows of a recording as the detector will see them in a graph of this size."""
     from itertools import islice
 
     import numpy as np

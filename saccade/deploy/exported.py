@@ -8,12 +8,22 @@ from pathlib import Path
 import numpy as np
 
 from saccade.config import DetectorConfig
+from saccade.events.files import check_readable
 from saccade.types import InputError
 
 FORMAT = "1"
 FIXED = {"saccade", "config", "size", "states"}  # what a file must say; it may say more
 Arrays = tuple[np.ndarray, ...]
 Run = Callable[[np.ndarray, np.ndarray, Sequence[np.ndarray]], Sequence[np.ndarray]]  # frames, dt, states -> rows, states
+
+
+def exported_file(path: Path | str, suffix: str, runtime: str) -> Path:
+    """The path, if a file of this runtime's kind can be read there."""
+    path = Path(path)
+    if path.suffix != suffix:
+        raise InputError(f"{path}: runtime {runtime} reads a {suffix} file; write it with `saccade export {path} {path.stem}{suffix}`")
+    check_readable(path)
+    return path
 
 
 @dataclass(frozen=True)

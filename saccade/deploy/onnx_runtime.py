@@ -5,16 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from saccade.deploy.exported import ExportedRuntime, Signature
-from saccade.events.files import check_readable
+from saccade.deploy.exported import ExportedRuntime, Signature, exported_file
 from saccade.types import InputError
 
 
 def open_onnx(path: Path | str, threads: int | None = None) -> ExportedRuntime:
     """A file that `saccade export` wrote, ready to step."""
-    path = Path(path)
-    check_suffix(path, ".onnx", "onnx")
-    check_readable(path)
+    path = exported_file(path, ".onnx", "onnx")
     try:
         import onnxruntime
     except ImportError as error:
@@ -35,8 +32,3 @@ def open_onnx(path: Path | str, threads: int | None = None) -> ExportedRuntime:
         return session.run(outputs, dict(zip(inputs, (frames, dt, *states), strict=True)))
 
     return ExportedRuntime(path, signature, run)
-
-
-def check_suffix(path: Path, suffix: str, runtime: str) -> None:
-    if path.suffix != suffix:
-        raise InputError(f"{path}: runtime {runtime} reads a {suffix} file; write it with `saccade export {path} {path.stem}{suffix}`")

@@ -6,18 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from saccade.deploy.exported import ExportedRuntime, Signature
-from saccade.deploy.onnx_runtime import check_suffix
-from saccade.events.files import check_readable
+from saccade.deploy.exported import ExportedRuntime, Signature, exported_file
 from saccade.trial import killing_signal
 from saccade.types import InputError
 
 
 def open_openvino(path: Path | str, threads: int | None = None) -> ExportedRuntime:
     """A file that `saccade export` wrote, compiled for this CPU; float32 throughout, where OpenVINO would choose bfloat16."""
-    path = Path(path)
-    check_suffix(path, ".onnx", "openvino")
-    check_readable(path)
+    path = exported_file(path, ".onnx", "openvino")
     try:
         import openvino
     except ImportError as error:

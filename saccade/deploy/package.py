@@ -10,9 +10,7 @@ import numpy as np
 import torch
 from torch.export import ExportedProgram
 
-from saccade.deploy.exported import ExportedRuntime, Signature
-from saccade.deploy.onnx_runtime import check_suffix
-from saccade.events.files import check_readable
+from saccade.deploy.exported import ExportedRuntime, Signature, exported_file
 from saccade.types import InputError
 
 NOTE = "saccade.json"
@@ -33,9 +31,7 @@ def write_compiled(program: ExportedProgram, signature: Signature, path: Path) -
 
 def open_package(path: Path | str, threads: int | None = None) -> ExportedRuntime:
     """A .pt2 file that `saccade export` wrote, of either kind."""
-    path = Path(path)
-    check_suffix(path, ".pt2", "package")
-    check_readable(path)
+    path = exported_file(path, ".pt2", "package")
     if threads is not None:
         torch.set_num_threads(threads)  # torch knows only a number for the whole process
     try:

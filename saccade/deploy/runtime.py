@@ -104,6 +104,4 @@ def open_runtime(
         raise InputError(f"runtime {runtime} runs a file: write it with saccade.deploy.export.export_detector, or take runtime torch")
     if device != "cpu":
         raise InputError(f"runtime {runtime} computes on cpu, got device={device!r}; take runtime torch for it")
-    if runtime == "package":
-        return open_package(weights, threads)
-    return {"onnx": open_onnx, "openvino": open_openvino}[runtime](weights, threads)
+    return {"onnx": open_onnx, "openvino": open_openvino, "package": open_package}[runtime](weights, threads)

@@ -2,20 +2,25 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 import torch
 
-from saccade.commands.export import export
+import saccade
+from saccade.commands.export import calibration_frames, export
 from saccade.config import presets
 from saccade.deploy.export import SUFFIXES, compare, export_detector, matrix_exponential
 from saccade.deploy.exported import ExportedRuntime
+from saccade.deploy.fit import canvas_for
 from saccade.deploy.quantise import quantise_onnx
 from saccade.deploy.runtime import open_runtime
 from saccade.model.detector import Detector
 from saccade.model.weights import save_detector
+from saccade.samples import STREET
 from saccade.types import InputError
 
 pytest.importorskip("onnxscript", reason="the extra `export` isn't installed")
@@ -245,6 +250,17 @@ def test_int8_keeps_the_interface_and_the_memory(detector: Detector, exported: P
             assert "DequantizeLinear" not in [kinds.get(name) for name in node.input], node.name
     with pytest.raises(InputError, match="n at least 1"):
         quantise_onnx(exported, tmp_path / "none.onnx", frames[:0])
+
+
+@pytest.mark.parametrize("histogram", ["exact", "published"])
+def test_int8_learns_from_the_frames_that_the_detector_will_see(histogram: Literal["exact", "published"]) -> None:
+    config = replace(presets["s5-vit-nano"](), histogram=histogram)
+    found = calibration_frames(STREET, config, 128, 160)  # a graph that is smaller than the sensor: scaled, as a stream would
+    with saccade.open_events(STREET) as reader:
+        canvas = canvas_for(config, reader.width, reader.height, fixed=(160, 128))
+        seen = [frame.data for frame in saccade.frames(reader, 20, canvas=canvas, mode=histogram)]
+    assert found.shape[1:] == (20, 128, 160)
+    np.testing.assert_array_equal(found, np.stack(seen[: len(found)]))
 
 
 def test_the_command_refuses_before_it_works(tmp_path: Path) -> None:
