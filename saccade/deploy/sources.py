@@ -24,6 +24,7 @@ from saccade.types import Events, InputError
 
 log = logging.getLogger("saccade")
 
+ADVICE = 'find out what the sender does, or skip such packets with faults="skip"'
 LOOPBACK = "127.0.0.1"
 LOOK_S = 0.1  # how often a source that hears nothing looks whether it was closed
 TOGETHER = 64  # datagrams that become one portion if they are there already
@@ -136,7 +137,7 @@ class Pipe(Source):
 
     def _fault(self, what: str) -> None:
         if self.faults == "raise":
-            raise InputError(f'{self.name}: {what}; find out what the sender does, or skip such packets with faults="skip"')
+            raise InputError(f"{self.name}: {what}; {ADVICE}")
         self.bad += 1
 
     def __repr__(self) -> str:
@@ -205,7 +206,7 @@ class Udp(Source):
             if not is_packet and not self.bad:  # once: noise may come thousands of times a second
                 log.warning("%s: a datagram from %s:%s is left out: it %s", self.name, *sender[:2], error)
             if is_packet and self.faults == "raise":
-                raise InputError(f"{self.name}: a packet from {sender[0]} {error}") from error
+                raise InputError(f"{self.name}: a packet from {sender[0]} {error}; {ADVICE}") from error
             self.bad += 1
             return None
         self._sender = sender

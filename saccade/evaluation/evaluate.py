@@ -48,7 +48,7 @@ def evaluate(
     device: str = "auto",
     progress: Callable[[str, float], None] | None = None,
 ) -> Evaluation:
-    """Score WEIGHTS (a file or a detector) on a split under every condition, at the same labelled instants.
+    """Score WEIGHTS (a file, a shipped name or a detector) on a split under every condition, at the same labelled instants.
 
     out: folder in which the answers per condition and recording are kept; a second call goes on, and computes what other weights or
     settings left there again. None = a temporary one. recordings: only the first so many; 0 = all. label_rate_hz: denser labels are
