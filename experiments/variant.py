@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from experiments.world import World
-from saccade.config import DetectorConfig, Memory, Mixing
+from saccade.config import BackboneConfig, DetectorConfig, Memory, Mixing
 from saccade.training.settings import TrainingSettings
 
 EVERY_STAGE = (True, True, True, True)
@@ -62,6 +62,7 @@ def detector_of(variant: Variant, world: World) -> DetectorConfig:
         mixing=variant.mixing,
         reset=(first, second, third, fourth),
         memory=memory,
+        noise_floor=usual.backbone.noise_floor if variant.memory != "lstm" else BackboneConfig.noise_floor,  # each has what serves it
     )
     return replace(usual, name=f"{variant.name}-{world.size}", backbone=backbone)
 

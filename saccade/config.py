@@ -36,6 +36,7 @@ class BackboneConfig:
     split: int = 1  # attention windows per 32 x 32 pixels and axis: 1 for Gen1, 2 for 1 Mpx
     mixing: Mixing = "attention"
     layer_scale: float = 1e-5  # weight that each block of the mixing starts with; as published so small that long trainings fade it in
+    noise_floor: float = 1e-5  # variance under which the first norm no longer amplifies; as published a stray event is as loud as an edge
     memories: tuple[Memory, Memory, Memory, Memory] = ("s5", "s5", "s5", "s5")
     reset: tuple[bool, bool, bool, bool] = (False, False, False, False)  # forget at every step (the paper's stage ablation)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
@@ -53,8 +54,9 @@ class BackboneConfig:
             raise InputError(f"backbone.dims={self.dims} must be multiples of head_dim={self.head_dim}")
         if min(self.dims) < 1 or any(dim % 2 for dim in self.dims):
             raise InputError(f"backbone.dims={self.dims} must be even and positive")
-        if self.split < 1 or self.channels < 1 or not self.layer_scale > 0:
-            raise InputError(f"backbone.split={self.split}, channels={self.channels}, layer_scale={self.layer_scale} must be positive")
+        for name in ("split", "channels", "layer_scale", "noise_floor"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"backbone.{name}={getattr(self, name)} must be positive")
 
     @property
     def multiple(self) -> int:
@@ -160,10 +162,11 @@ def s5_vit_nano() -> DetectorConfig:
     """For a CPU: a quarter of the base channels, about 1 M parameters.
 
     Made for trainings of a thousand steps: time constants of 1 to 30 windows, which short clips can teach, and blocks that count from
-    the start (published layer scales take some hundred steps to grow to where they matter).
+    the start (published layer scales take some hundred steps to grow to where they matter). Its noise floor is about the response of a
+    fresh convolution to thirty events: half of all silent places have one of noise in their 50 ms.
     """
     config = _sized("s5-vit-nano", (16, 32, 64, 128), head_dim=16, head_width=48)
-    return replace(config, backbone=replace(config.backbone, memory=MemoryConfig(timescales="clip"), layer_scale=1.0))
+    return replace(config, backbone=replace(config.backbone, memory=MemoryConfig(timescales="clip"), layer_scale=1.0, noise_floor=1e-2))
 
 
 def s4d_vit_nano() -> DetectorConfig:
@@ -182,8 +185,9 @@ def gs5_vit_nano() -> DetectorConfig:
 
 
 def rvt_nano() -> DetectorConfig:
-    """`s5-vit-nano` with RVT's LSTM."""
-    return _with_memory(s5_vit_nano(), "rvt-nano", "lstm")
+    """`s5-vit-nano` with RVT's LSTM, and without the noise floor: its gates see what it remembers, and don't need one."""
+    config = _with_memory(s5_vit_nano(), "rvt-nano", "lstm")
+    return replace(config, backbone=replace(config.backbone, noise_floor=BackboneConfig.noise_floor))
 
 
 def _sized(name: str, dims: tuple[int, int, int, int], head_dim: int, head_width: int) -> DetectorConfig:

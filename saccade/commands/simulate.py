@@ -28,7 +28,7 @@ def simulate(
     source: Source,
     out: Out = None,
     *,
-    recordings: int = 200,
+    recordings: int = 400,
     seconds: float | None = None,
     size: str | None = None,
     seed: int = 0,

@@ -62,5 +62,4 @@ class Detector(nn.Module):
         if not (frames.is_floating_point() or frames.dtype == torch.uint8):
             raise InputError(f"{self.config.name}: frames must be counts as uint8 or floating point, got {frames.dtype}")
         down, across = -frames.shape[-2] % multiple, -frames.shape[-1] % multiple
-        frames = frames.to(self.backbone.stages[0].downsample.weight.dtype)
         return F.pad(frames, (0, across, 0, down)) if down or across else frames

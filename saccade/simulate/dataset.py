@@ -26,7 +26,7 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetConfig:
-    recordings: int = 200
+    recordings: int = 400
     seconds: float = 8.0
     width: int = 160
     height: int = 128

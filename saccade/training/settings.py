@@ -136,7 +136,7 @@ def synthetic() -> TrainingSettings:
     reach after 425 steps 18.7 mAP where 8 x 5 reach 15.5 (and 4 x 10, on other recordings, two thirds of 8 x 5).
     """
     return TrainingSettings(
-        steps=1700,
+        steps=3000,
         batch=12,
         length=3,
         learning_rate=1.63e-3,
@@ -144,7 +144,7 @@ def synthetic() -> TrainingSettings:
         average=0.998,
         share_batch_norms=False,
         lanes=LaneSettings(augment=AugmentSettings(zoom=0.0)),
-        validate_every=425,
+        validate_every=1000,
     )
 
 

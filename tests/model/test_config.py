@@ -5,8 +5,9 @@ import sys
 from typing import Any, get_args
 
 import pytest
+import torch
 
-from saccade.config import BackboneConfig, DetectorConfig, Memory, Mixing
+from saccade.config import BackboneConfig, DetectorConfig, Memory, Mixing, presets
 from saccade.model.detector import Detector
 from saccade.model.temporal import TEMPORAL_LAYERS
 
@@ -22,6 +23,7 @@ def config(**backbone: Any) -> DetectorConfig:
         ("mixing='conv'", "mixing='conv': expected attention, convnext, ssm2d"),
         ("memories=('s5',) * 3", "four entries"),
         ("reset=(True,) * 5", "four entries"),
+        ("noise_floor=0.0", "noise_floor=0.0 must be positive"),
     ],
 )
 def test_a_backbone_that_nobody_can_build_is_refused(wrong: str, said: str) -> None:
@@ -36,3 +38,22 @@ def test_a_config_may_name_what_can_be_built() -> None:
     assert {*get_args(Memory)} == {*TEMPORAL_LAYERS, "none"}
     for mixing in get_args(Mixing):
         Detector(config(mixing=mixing))
+
+
+def test_a_noise_floor_keeps_one_stray_event_quieter_than_an_edge() -> None:
+    """Without one, the first norm makes both equally loud; and the published presets have none."""
+    alone, edge, silence = (torch.zeros(1, 1, 20, 64, 64) for _ in range(3))
+    alone[..., 10, 32, 32] = 1
+    edge[..., 24:40, 30:34] = 1
+
+    def loudness(frames: torch.Tensor, noise_floor: float) -> float:
+        torch.manual_seed(0)
+        stage = Detector(config(noise_floor=noise_floor)).backbone.stages[0]
+        with torch.no_grad():
+            seen, nothing = (stage.norm(stage.downsample(shown[0]).permute(0, 2, 3, 1)) for shown in (frames, silence))
+        return float((seen - nothing).square().mean(-1).max())
+
+    published = BackboneConfig().noise_floor
+    assert loudness(alone, published) > 0.8 * loudness(edge, published)
+    assert loudness(alone, 0.01) < 0.1 * loudness(edge, 0.01)
+    assert all(presets[name]().backbone.noise_floor == published for name in presets if "nano" not in name)

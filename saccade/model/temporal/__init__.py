@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from saccade.model.temporal.blocks import MixedBlock, S5Block
+from saccade.model.temporal.blocks import GatedBlock, MixedBlock, S5Block
 from saccade.model.temporal.gs5 import GatedS5
 from saccade.model.temporal.interface import Features, LayerState, Steps, TemporalLayer
 from saccade.model.temporal.lstm import LSTM
@@ -23,6 +23,7 @@ _BLOCKS: dict[str, Callable[..., nn.Module]] = {
     "s5": S5Block,
     "s4d": lambda dim, **options: MixedBlock(S4D(dim, **options)),
     "s4": lambda dim, **options: MixedBlock(S4(dim, **options)),
+    "gs5": GatedBlock,
 }
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from saccade.model.temporal.gs5 import GatedS5
 from saccade.model.temporal.interface import LayerState, check_features
 from saccade.model.temporal.s4 import S4
 from saccade.model.temporal.s4d import S4D
@@ -57,3 +58,24 @@ class MixedBlock(nn.Module):
         x = x.to(self.norm.weight.dtype)
         y, state = self.memory(self.norm(x), state, dt)
         return x + F.glu(self.mix(F.gelu(y)), -1), state
+
+
+class GatedBlock(nn.Module):
+    """Gated S5, then a gated feed-forward that compares what is remembered with what is seen; both beside a residual, as in S4D's block."""
+
+    def __init__(self, dim: int, **options: Any) -> None:
+        super().__init__()
+        self.memory = GatedS5(dim, **options)  # has its own norm
+        self.feed_norm = nn.LayerNorm(dim)
+        self.feed_in = nn.Linear(dim, 2 * dim, bias=False)
+        self.feed_out = nn.Linear(dim, dim, bias=False)
+        self.project = nn.Linear(dim, dim, bias=False)
+
+    def initial_state(self, x: Tensor) -> LayerState:
+        return self.memory.initial_state(x)
+
+    def forward(self, x: Tensor, state: LayerState, dt: Tensor) -> tuple[Tensor, LayerState]:
+        y, state = self.memory(x, state, dt)
+        x = x.to(self.project.weight.dtype) + self.project(y)
+        value, gate = self.feed_in(self.feed_norm(x)).chunk(2, -1)
+        return x + self.feed_out(value * F.gelu(gate)), state
