@@ -6,7 +6,7 @@ A label is found if the newest answer by then has a box of its class with a scor
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ def main(
     rates: tuple[float, ...] = (20.0, 200.0),
     score: float = 0.2,
     label: str = "car",
+    fit: Literal["auto", "pad", "scale", "tile"] = "auto",
     since_first_event: bool = False,
     title: str = "",
 ) -> None:
@@ -48,6 +49,7 @@ def main(
         rates: To detect at.
         score: Boxes of lower scores don't count.
         label: Class of the labels, whatever their numbers are.
+        fit: How the sensor is shown to the network, as of `saccade detect`.
         since_first_event: Times of the labels begin with the recording; else they are those of its clock.
         title: Of the picture.
     """
@@ -60,7 +62,7 @@ def main(
             raise InputError(f"{weights} knows {', '.join(runtime.config.classes)}, not {label}; name one of them with --label")
         origin_us = reader.start_us if since_first_event else 0
         for rate_hz in rates:
-            stream = open_stream(runtime, rate_hz, reader.width, reader.height, score=score)
+            stream = open_stream(runtime, rate_hz, reader.width, reader.height, fit, score=score)
             answers = list(stream.run(reader.stream(None, None)))
             found, given = 0, 0
             instants = [int(instant) for instant in truth.instants_us if answers and instant + origin_us >= answers[0].time_us]
