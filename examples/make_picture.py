@@ -24,7 +24,7 @@ def main(video: str, start_s: float = 0.0) -> None:
                 pictures.append(frame.to_image())
     first, *rest = pictures
     OUT.parent.mkdir(exist_ok=True)
-    first.save(OUT, save_all=True, append_images=rest, duration=round(1000 / SHOWN_FPS), loop=0, quality=55, method=4)
+    first.save(OUT, save_all=True, append_images=rest, duration=round(1000 / SHOWN_FPS), loop=0, quality=50, method=4)
     print(f"{OUT}: {len(pictures)} pictures, {OUT.stat().st_size / 1e6:.2f} MB")
 
 

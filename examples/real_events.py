@@ -71,7 +71,7 @@ def main(
                 right = matched(answer, boxes_at(truth, instant_us), runtime.config.classes.index(label))
                 found, given = found + right, given + len(answer.boxes)
                 if number in np.linspace(len(instants) // 4, len(instants) - 1, SHOWN).astype(int):
-                    said = f"{rate_hz:g} Hz, {answer.time_us / 1e6:.2f} s"
+                    said = f"{rate_hz:g} Hz, {(answer.time_us - reader.start_us) / 1e6:.2f} s after the beginning"
                     frames.append(BoxedFrame(said, frame_at(reader, answer.time_us), answer.boxes, answer.classes))
             count = sum(len(boxes_at(truth, instant_us)) for instant_us in instants)
             print(f"| {rate_hz:g} Hz | {found} | {count} | {given / max(len(instants), 1):.1f} | {found / max(given, 1):.0%} |")
