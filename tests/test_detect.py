@@ -316,3 +316,29 @@ def test_shipped_weights_go_by_name() -> None:
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands that are started run this copy of saccade."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+
+
+def test_the_shipped_weights_find_real_cars(shared: Path, tmp_path: Path) -> None:
+    """Trained on simulated streets alone; `examples/real_events.py` counts what the README says."""
+    cars = shared / "data/davis346_cars"
+    picture = tmp_path / "cars.png"
+    inputs = ["nano", cars / "cars.aedat4", cars / "cars_bbox_semiauto.npy", picture]
+    options = ["--rates", "20", "--fit", "pad", "--since-first-event"]
+    command = [sys.executable, Path(__file__).parents[1] / "examples/real_events.py", *inputs, *options]
+    said = subprocess.run([*map(str, command)], capture_output=True, text=True, check=True).stdout
+    rate, found, labels, *_ = said.splitlines()[-1].strip("| ").split(" | ")
+    assert (rate, labels) == ("20 Hz", "143")
+    assert int(found) > 45  # 62 when it was shipped
+    assert picture.stat().st_size > 10_000
+
+
+def test_an_unknown_class_is_named(shared: Path, tmp_path: Path) -> None:
+    cars = shared / "data/davis346_cars"
+    command = [sys.executable, Path(__file__).parents[1] / "examples/real_events.py", "nano", cars / "cars.aedat4"]
+    ended = subprocess.run(
+        [*map(str, command), str(cars / "cars_bbox_semiauto.npy"), str(tmp_path / "x.png"), "--label", "tram"],
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 1
+    assert "not tram" in ended.stderr
