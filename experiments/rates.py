@@ -55,7 +55,8 @@ IRREGULAR = tuple(
     for rate_hz in (20.0, 100.0)
     for jitter, drop in ((0.3, 0.0), (0.0, 0.2))
 )
-PARTS = ("", "-irregular", "-slow", "-fast-sliding", "-fast-disjoint")  # cells of a memory; the last two take hours at full size
+FAST = tuple(f"-fast-{window}{ending}" for window in ("sliding", "disjoint") for ending in ("", "-interleaved"))
+PARTS = ("", "-irregular", "-slow", *FAST)  # cells of a memory; the fast ones take hours at full size
 
 
 def part_of(condition: Condition) -> str:
@@ -63,7 +64,8 @@ def part_of(condition: Condition) -> str:
         return "-irregular"
     if condition.rate_hz in SLOW_HZ:
         return "-slow"
-    return f"-fast-{condition.window}" if condition.rate_hz in FAST_HZ else ""
+    interleaved = "-interleaved" if condition.stepping == "interleaved" else ""
+    return f"-fast-{condition.window}{interleaved}" if condition.rate_hz in FAST_HZ else ""
 
 
 def rates_of(window: WindowKind) -> tuple[float, ...]:
