@@ -57,7 +57,7 @@ def main(
     frames: list[BoxedFrame] = []
     print("| rate | found | labels | boxes a frame | of which right |\n|--:|--:|--:|--:|--:|")
     with saccade.open_events(recording) as reader:
-        runtime = open_runtime(find_weights(weights))
+        runtime = open_runtime(find_weights(weights), threads=1)
         if label not in runtime.config.classes:
             raise InputError(f"{weights} knows {', '.join(runtime.config.classes)}, not {label}; name one of them with --label")
         origin_us = reader.start_us if since_first_event else 0

@@ -1,4 +1,4 @@
-"""What surrounds a memory in the backbone, as published: features in, features out."""
+"""What surrounds a memory in the backbone, features in, features out: as published for S5, S4D and S4; gated S5's is ours."""
 
 from typing import Any
 
