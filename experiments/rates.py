@@ -84,7 +84,8 @@ def experiment(world: World) -> Experiment:
             "as long as the step, and no event is left out. Direct stepping advances one state by the true time; interleaved "
             "stepping continues from the state of 50 ms before. Hidden = recall of objects without events for over 0.25 s. The paper's "
             "rows stand where its way of sampling is. RVT's memory is an LSTM, which doesn't know the time; nano's noise floor is "
-            "left out there, because it learns less with it. With irregular or lost windows the newest frame may be old when it is scored: part of what is lost there is staleness."
+            "left out there, because it learns less with it. With irregular or lost windows the newest frame may be "
+            "old when it is scored: part of what is lost there is staleness."
         ),
         split="test",
         cells=tuple(
