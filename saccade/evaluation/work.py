@@ -64,7 +64,6 @@ class Interrupted(Exception):
 def work(detector: Detector, jobs: Sequence[Job], processes: int, tick: Tick) -> Iterator[tuple[Job, list[Kept]]]:
     """Jobs as they are done. Each process computes with one thread, so that no number depends on how many there are."""
     if processes == 1 or len(jobs) < 2:
-        keep_freed_memory()
         with one_thread():
             for job in jobs:
                 yield job, answer(detector, job, tick)
