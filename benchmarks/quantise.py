@@ -23,7 +23,7 @@ from saccade.evaluation.condition import Condition
 from saccade.evaluation.run import Pass, passes_of
 from saccade.evaluation.store import nothing_found
 from saccade.evaluation.timeline import Timeline, sampling_of, timeline
-from saccade.model.weights import load_detector
+from saccade.model.weights import find_weights, load_detector
 from saccade.representation.canvas import Canvas
 from saccade.types import InputError
 
@@ -64,7 +64,7 @@ def report(name: str, runtime: Runtime, dataset: Dataset, recordings: int, size:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("weights", nargs="?", type=Path)
+    parser.add_argument("weights", nargs="?", help="a weights file, or a name such as nano")
     parser.add_argument("data", nargs="?", type=Path)
     parser.add_argument("--recordings", type=int, default=2)
     parser.add_argument("--calibration", type=int, default=4, help="recordings of the train split")
@@ -72,7 +72,8 @@ def main() -> None:
     if arguments.data is None:
         print("quantise: needs trained weights and their data set: python -m benchmarks.quantise WEIGHTS DATA")
         return
-    detector = load_detector(arguments.weights)
+    weights = find_weights(arguments.weights)
+    detector = load_detector(weights)
     dataset, training = open_dataset(arguments.data, "val"), open_dataset(arguments.data, "train")
     clips = [
         line_of(recording, detector.config)[1].phase.frames(recording, slice(0, 16))
@@ -83,7 +84,7 @@ def main() -> None:
         plain, small = Path(folder) / "plain.onnx", Path(folder) / "int8.onnx"
         export_detector(detector, plain, height=frames.shape[-2], width=frames.shape[-1])
         quantise_onnx(plain, small, frames)
-        report("torch", open_runtime(detector, threads=1), dataset, arguments.recordings, arguments.weights.stat().st_size)
+        report("torch", open_runtime(detector, threads=1), dataset, arguments.recordings, weights.stat().st_size)
         for path in (plain, small):
             for runtime in ("onnx", "openvino"):
                 try:
