@@ -14,6 +14,7 @@ Boxes = Float32[np.ndarray, "n 4"]  # left, top, right, bottom in pixels of the 
 Scores = Float32[np.ndarray, "n"]
 Ids = Int64[np.ndarray, "n"]  # classes or tracks
 Stepping = Literal["direct", "interleaved"]  # state that a frame goes on from: of the frame before, of the one a training window before
+Counts = Literal["plain", "scaled"]  # of a frame: as they are, or as many as its window would have if it were as long as in training
 
 DTYPES = np.dtype(np.int64), np.dtype(np.uint16), np.dtype(np.uint16), np.dtype(np.bool_)
 

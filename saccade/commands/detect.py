@@ -19,7 +19,7 @@ from saccade.commands.simulate import size_of
 from saccade.commands.weights import WeightsFile
 from saccade.representation.windows import WindowKind
 from saccade.training.stop import stop_signals
-from saccade.types import Events, InputError, Stepping
+from saccade.types import Counts, Events, InputError, Stepping
 
 if TYPE_CHECKING:
     from saccade.config import DetectorConfig
@@ -54,6 +54,7 @@ def detect(
     slow: float = 1.0,
     window: WindowKind = "sliding",
     stepping: Stepping = "direct",
+    counts: Counts = "plain",
     track: bool = True,
     fit: Literal["auto", "pad", "scale", "tile"] = "auto",
     size: str | None = None,
@@ -86,6 +87,7 @@ def detect(
         slow: Slow motion of the video, how many times. It shows 60 pictures a second at the most and leaves out the others.
         window: Sliding windows keep their length at any rate, disjoint ones are as long as the step.
         stepping: State that a frame goes on from. Direct: of the frame before; interleaved: of the one a training window before.
+        counts: Of frames. Scaled: windows shorter than in training count each event as often as they are shorter, up to the clip.
         track: Ids that stay with objects; --no-track leaves them out.
         fit: How a sensor of any size is shown to the network.
         size: Width x height that the network knows; if not given that of its training (published: 304x240 or 640x360), or of its export.
@@ -112,7 +114,7 @@ def detect(
         opened = open_runtime(file, runtime, device, threads or None)
         wanted = class_indices(classes, opened.config)
         stream = open_stream(
-            opened, rate_hz, reader.width, reader.height, fit, known, window=window, stepping=stepping, tracker=track,
+            opened, rate_hz, reader.width, reader.height, fit, known, window=window, stepping=stepping, counts=counts, tracker=track,
             score=min(score, TRACKED_FROM) if track else score, min_rate_hz=min_rate_hz, max_rate_hz=max_rate_hz, faults=faults,
         )  # fmt: skip
         run = Run(

@@ -25,10 +25,11 @@ from saccade.evaluation.report import write_report
 from saccade.evaluation.result import Evaluation, write_evaluation
 from saccade.evaluation.table import conditions_table, described, markdown, rates_table, to_text
 from saccade.events.files import replacing
-from saccade.types import InputError, Stepping
+from saccade.types import Counts, InputError, Stepping
 from saccade.viewer.picture import colours
 
 Windows = Annotated[str, tyro.conf.arg(metavar="sliding,disjoint,shrunk")]
+Counted = Annotated[str, tyro.conf.arg(metavar="plain,scaled")]
 Steppings = Annotated[str, tyro.conf.arg(metavar="direct,interleaved")]
 PICTURE_RATE_HZ = 200  # of the grid on which the frame nearest to a mistake is drawn
 
@@ -40,6 +41,7 @@ def evaluate(
     rates: tuple[float, ...] = (20.0, 40.0, 80.0, 100.0, 200.0),
     window: Windows = "sliding",
     stepping: Steppings = "direct",
+    counts: Counted = "plain",
     jitter: tuple[float, ...] = (0.0,),
     drop: tuple[float, ...] = (0.0,),
     reset_every: tuple[int, ...] = (0,),
@@ -65,6 +67,7 @@ def evaluate(
         rates: Frames per second of event time that the detector is run at, 1 to 1000. This alone sets the rate.
         window: Events of a frame. Sliding: as long as in training; disjoint: as long as the step; shrunk: so, but one per training window.
         stepping: State that a frame goes on from. Direct: of the frame before; interleaved: of the one a training window before.
+        counts: Of frames. Scaled: windows shorter than in training count each event as often as they are shorter, up to the clip.
         jitter: Irregular frames: each step is longer or shorter by up to this fraction, 0 to below 1.
         drop: Lost frames: this share of them never arrives; the memory is told the true time.
         reset_every: Forget after so many frames, as the published memory does (21, or 10 for 1 Mpx); 0 = never.
@@ -81,7 +84,7 @@ def evaluate(
         device: Cpu, cuda, or auto.
         out: Folder for report.html, table.md, rates.png, evaluation.json, and what was detected; if not given, the table is only printed.
     """
-    conditions = conditions_of(rates, window, stepping, jitter, drop, reset_every, seed)
+    conditions = conditions_of(rates, window, stepping, jitter, drop, reset_every, seed, counts)
     if min(recordings, seed, processes) < 0 or batch < 1 or not label_rate > 0:
         given = f"--recordings {recordings}, --seed {seed}, --processes {processes}, --batch {batch}, --label-rate {label_rate:g}"
         raise InputError(f"{given}: expected 0 or more for the first three, at least 1 for the batch, and a label rate above 0")
@@ -180,22 +183,25 @@ def conditions_of(
     drops: Sequence[float] = (0.0,),
     resets: Sequence[int] = (0,),
     seed: int = 0,
+    counts: str = "plain",
 ) -> list[Condition]:
     """Every combination once, rates innermost; chance has a seed only where there is chance."""
     if not all((rates, jitters, drops, resets)):
         raise InputError("--rates, --jitter, --drop, --reset-every: expected at least one number after each")
     windows, steppings = _chosen("window", window, WindowKind), _chosen("stepping", stepping, Stepping)
+    counted = _chosen("counts", counts, Counts)
     combined = (
         Condition(
             rate_hz=rate,
             window=cast(WindowKind, kind),
             stepping=cast(Stepping, step),
+            counts=cast(Counts, how),
             jitter=jitter,
             drop=drop,
             reset_every=reset,
             seed=seed if jitter or drop else 0,
         )
-        for kind, step, jitter, drop, reset, rate in product(windows, steppings, jitters, drops, resets, rates)
+        for kind, step, how, jitter, drop, reset, rate in product(windows, steppings, counted, jitters, drops, resets, rates)
     )
     return list(dict.fromkeys(combined))
 

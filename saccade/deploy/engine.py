@@ -7,17 +7,24 @@ from saccade.detection.decode import decode_rows
 from saccade.detection.track import Tracker
 from saccade.model.stepping import History
 from saccade.representation.canvas import Canvas
-from saccade.representation.histogram import add_events
-from saccade.types import Detections, Stepping, Window
+from saccade.representation.histogram import add_events, scaled
+from saccade.types import Counts, Detections, Stepping, Window
 
 CLIP = 10  # counts of the network's input end here
 
 
 class Engine:
     def __init__(
-        self, runtime: Runtime, canvas: Canvas, stepping: Stepping, reset_every: int, tracker: Tracker | None, **decoding: float
+        self,
+        runtime: Runtime,
+        canvas: Canvas,
+        stepping: Stepping,
+        counts: Counts,
+        reset_every: int,
+        tracker: Tracker | None,
+        **decoding: float,
     ) -> None:
-        self.runtime, self.canvas, self.tracker, self.decoding = runtime, canvas, tracker, decoding
+        self.runtime, self.canvas, self.counts, self.tracker, self.decoding = runtime, canvas, counts, tracker, decoding
         self.history = History(runtime.config.window_us, stepping, reset_every)
         self._frame = np.zeros((2 * runtime.config.bins, canvas.height, canvas.width), np.uint8)
         self._prepared_dt = 0.0
@@ -33,6 +40,8 @@ class Engine:
         self._frame.fill(0)
         tally = np.zeros((2, self.runtime.config.bins), np.int64)
         add_events(self._frame, tally, window, window.start_us, window.end_us, CLIP, self.canvas, self.runtime.config.histogram)
+        if self.counts == "scaled":
+            self._frame[:] = scaled(self._frame, window.end_us - window.start_us, self.runtime.config.window_us, CLIP)
 
     def advance(self, end_us: int) -> np.ndarray:
         """What the network says of the frame, after the true time since the state that it continues from."""

@@ -74,7 +74,7 @@ def restore(stream: "Stream", path: Path) -> None:
 
 def _settings(stream: "Stream") -> dict[str, Any]:
     options = stream._engine_options
-    return {"window": stream.window, "stepping": stream.stepping, "reset_every": options["reset_every"],
+    return {"window": stream.window, "stepping": stream.stepping, "counts": options["counts"], "reset_every": options["reset_every"],
             "tracker": stream.tracker is not None, **stream._cutting}  # fmt: skip
 
 
@@ -83,10 +83,8 @@ def _check(stream: "Stream", path: Path, notes: dict[str, Any]) -> None:
         raise InputError(
             f"{path}: the state of another detector than {stream.runtime.config.name}; open the stream with the one it was saved with"
         )
-    own = _settings(stream)
-    other = [
-        f"{name}={notes['settings'].get(name)!r}, not {value!r}" for name, value in own.items() if notes["settings"].get(name) != value
-    ]
+    own, saved = _settings(stream), {"counts": "plain"} | notes["settings"]  # which was the only way before there was a choice
+    other = [f"{name}={saved.get(name)!r}, not {value!r}" for name, value in own.items() if saved.get(name) != value]
     if other:
         raise InputError(f"{path}: saved by a stream with {', '.join(other)}; make one with the same settings")
 

@@ -17,7 +17,7 @@ from saccade.detection.track import Tracker
 from saccade.model.detector import Detector
 from saccade.representation.canvas import Canvas
 from saccade.representation.windows import KINDS, Grid, Rate, WindowKind
-from saccade.types import Detections, Events, InputError, Stepping, Window
+from saccade.types import Counts, Detections, Events, InputError, Stepping, Window
 
 MAX_GAP_US = 600_000_000
 
@@ -35,6 +35,7 @@ class Stream:
     detector: a Detector, a weights file or name, a file that `saccade export` wrote (with RUNTIME), or a Runtime.
     width, height: the sensor, where the first events needn't tell. canvas: where its pixels go; by default padded as the network needs.
     window: sliding (as long as in training) or disjoint (as long as the step). stepping: see `saccade.model.stepping`.
+    counts: plain, or scaled to what a window as long as in training would hold: disjoint windows lose less at high rates.
     score, nms_iou, maximum: see `decode`. tracker: True or a Tracker gives ids.
     min_rate_hz, max_rate_hz: an adaptive rate, a step once EVENTS_PER_STEP came (default: a tenth as many as the sensor has pixels).
     slack_us waits for events out of order. max_gap_us: the longest pause that is believed. faults: what damaged portions and jumps of time
@@ -54,6 +55,7 @@ class Stream:
         canvas: Canvas | None = None,
         window: WindowKind = "sliding",
         stepping: Stepping = "direct",
+        counts: Counts = "plain",
         reset_every: int = 0,
         runtime: RuntimeName = "torch",
         device: str = "cpu",
@@ -78,6 +80,7 @@ class Stream:
         for name, (value, choices) in {
             "window": (window, KINDS),
             "stepping": (stepping, get_args(Stepping)),
+            "counts": (counts, get_args(Counts)),
             "faults": (faults, get_args(Faults)),
             "overload": (overload, ("merge", "wait")),
         }.items():
@@ -93,7 +96,7 @@ class Stream:
         self.tracker = Tracker() if tracker is True else tracker or None
         self._cutting = {"origin_us": origin_us, "slack_us": slack_us, "max_gap_us": max_gap_us}
         self._engine_options: dict[str, Any] = {
-            "stepping": stepping, "reset_every": reset_every, "tracker": self.tracker,
+            "stepping": stepping, "counts": counts, "reset_every": reset_every, "tracker": self.tracker,
             "threshold": score, "nms_iou": nms_iou, "maximum": maximum,
         }  # fmt: skip
         self.adaptive = min_rate_hz is not None or max_rate_hz is not None

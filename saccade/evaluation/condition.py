@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from saccade.types import InputError, Stepping
+from saccade.types import Counts, InputError, Stepping
 
 WindowKind = Literal["sliding", "disjoint", "shrunk"]
 
@@ -15,6 +15,7 @@ class Condition:
     rate_hz: float = 20.0
     window: WindowKind = "sliding"  # shrunk: the published way, a window of 1 / rate every training window; the other events are never seen
     stepping: Stepping = "direct"  # interleaved: each frame continues from the state written nearest to one training window before
+    counts: Counts = "plain"  # scaled: those of a window shorter than in training, times as much as it is shorter
     jitter: float = 0.0  # each step is up to this fraction longer or shorter; disjoint windows follow it, others keep their length
     drop: float = 0.0  # share of the windows that are lost; the memory is told the true time since the last one
     reset_every: int = 0  # the memory ends after so many frames, as the published one does after 21 or 10; 0 = never
@@ -27,6 +28,8 @@ class Condition:
             raise InputError(
                 f"condition: window={self.window!r} must be sliding, disjoint or shrunk, stepping={self.stepping!r} direct or interleaved"
             )
+        if self.counts not in get_args(Counts):
+            raise InputError(f"condition: counts={self.counts!r} must be plain or scaled")
         if not (0 <= self.jitter < 1 and 0 <= self.drop < 1):
             raise InputError(f"condition: jitter={self.jitter!r} and drop={self.drop!r} must be at least 0 and below 1")
         if self.reset_every < 0 or self.seed < 0:
@@ -34,6 +37,8 @@ class Condition:
 
     @property
     def name(self) -> str:
-        """For tables and file names, e.g. sliding-direct-200Hz-drop0.2."""
+        """For tables and file names, e.g. sliding-direct-200Hz-drop0.2, disjoint-direct-200Hz-scaled."""
         extras = (("jitter", self.jitter), ("drop", self.drop), ("reset", self.reset_every), ("seed", self.seed))
-        return "-".join([self.window, self.stepping, f"{self.rate_hz:g}Hz", *(f"{name}{value:g}" for name, value in extras if value)])
+        counts = [] if self.counts == "plain" else [self.counts]
+        said = (f"{name}{value:g}" for name, value in extras if value)
+        return "-".join([self.window, self.stepping, f"{self.rate_hz:g}Hz", *counts, *said])

@@ -93,7 +93,9 @@ class Series:
     def name(self) -> str:
         """For tables and legends, e.g. "sliding, direct, drop 0.2"."""
         extras = {"jitter": self.common.jitter, "drop": self.common.drop, "reset every": self.common.reset_every, "seed": self.common.seed}
-        return ", ".join([self.common.window, self.common.stepping, *(f"{name} {value:g}" for name, value in extras.items() if value)])
+        counts = [] if self.common.counts == "plain" else [f"counts {self.common.counts}"]
+        said = (f"{name} {value:g}" for name, value in extras.items() if value)
+        return ", ".join([self.common.window, self.common.stepping, *counts, *said])
 
     def at(self, rate_hz: float) -> Result | None:
         return next((result for result in self.results if result.condition.rate_hz == rate_hz), None)

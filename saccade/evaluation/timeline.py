@@ -1,7 +1,7 @@
 """CONDITION + RECORDING -> WINDOWS that are run, and which of them answers which labelled instant."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal
 
@@ -12,6 +12,8 @@ from saccade.config import DetectorConfig
 from saccade.datasets.recording import Clip, Ends, Instants, LabelledRecording, Sampling
 from saccade.datasets.rules import Clock, thinned
 from saccade.evaluation.condition import Condition
+from saccade.representation.histogram import scaled
+from saccade.types import Counts
 
 OLDEST_US = 5_000  # a frame that answers an instant of a regular rate ended at most so long before: as many phases are run as that takes
 SLACK_US = 1_000  # and at most so long after it: the clocks of labels aren't better than that
@@ -26,10 +28,15 @@ class Phase:
     sampling: Sampling
     regular: bool  # consecutive windows of the sampling's own grid
 
+    counts: Counts = "plain"
+
     def frames(self, recording: LabelledRecording, which: slice) -> Clip:
-        if self.regular:
-            return recording.frames(self.ends_us[which], self.sampling)
-        return recording.windows(self.starts_us[which], self.ends_us[which], self.sampling)
+        starts_us, ends_us = self.starts_us[which], self.ends_us[which]
+        clip = recording.frames(ends_us, self.sampling) if self.regular else recording.windows(starts_us, ends_us, self.sampling)
+        if self.counts == "plain" or not len(clip):
+            return clip
+        lengths_us = (ends_us - starts_us).tolist()
+        return np.stack([scaled(frame, length_us, self.sampling.window_us) for frame, length_us in zip(clip, lengths_us, strict=True)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +101,7 @@ def _regular(recording: LabelledRecording, condition: Condition, config: Detecto
     trained = sampling_of(config)
     if condition.window == "shrunk":
         length_us = round(1e6 / condition.rate_hz)
-        return Phase(trained_us - length_us, trained_us, trained, regular=length_us == config.window_us)
+        return Phase(trained_us - length_us, trained_us, trained, length_us == config.window_us, condition.counts)
     as_trained = condition.rate_hz == trained.rate_hz  # there both kinds are the same windows
     kind: Literal["sliding", "disjoint"] = "sliding" if as_trained or condition.window == "sliding" else "disjoint"
     sampling = Sampling(
@@ -102,8 +109,8 @@ def _regular(recording: LabelledRecording, condition: Condition, config: Detecto
     )  # fmt: skip
     ends_us = recording.ends_us(sampling)
     if kind == "sliding" or not len(ends_us):
-        return Phase(ends_us - config.window_us, ends_us, sampling, regular=True)
-    return Phase(_previous(ends_us, round(float(sampling.step_us))), ends_us, sampling, regular=True)
+        return Phase(ends_us - config.window_us, ends_us, sampling, True, condition.counts)
+    return Phase(_previous(ends_us, round(float(sampling.step_us))), ends_us, sampling, True, condition.counts)
 
 
 def _previous(ends_us: Ends, step_us: int) -> Ends:
@@ -122,11 +129,11 @@ def _irregular(phase: Phase, condition: Condition, config: DetectorConfig, name:
         ends_us = ends_us[0] + np.cumsum(np.maximum(np.rint(step_us * longer), 1)).astype(np.int64) - round(step_us)
         starts_us = _previous(ends_us, round(step_us)) if condition.window == "disjoint" else ends_us + lengths_us
     kept = random.random(len(ends_us)) >= condition.drop
-    return Phase(starts_us[kept], ends_us[kept], phase.sampling, regular=False)
+    return replace(phase, starts_us=starts_us[kept], ends_us=ends_us[kept], regular=False)
 
 
 def _shifted(phase: Phase, by_us: int) -> Phase:
-    return Phase(phase.starts_us - by_us, phase.ends_us - by_us, phase.sampling, regular=False)
+    return replace(phase, starts_us=phase.starts_us - by_us, ends_us=phase.ends_us - by_us, regular=False)
 
 
 def _phases(since_us: Instants, step_us: float, slack_us: int) -> int:

@@ -20,6 +20,7 @@ MODES = ("exact", "published")
 BLOCK = 1024  # events that are checked together: the checks vectorise, and what they read is still in the cache for the counting
 LONGEST_US = 1 << 40  # 12 days; keeps (t - start) * bins inside int64
 MOST_BINS = 1 << 10
+SIXTEENTHS = 16  # to which factors are rounded: windows of a grid differ by 1 us, and counts mustn't show it
 
 
 def stacked_histogram(window: Window, bins: int = 10, clip: int = 10, *, canvas: Canvas | None = None, mode: Mode = "exact") -> Histogram:
@@ -36,6 +37,19 @@ def stacked_histogram(window: Window, bins: int = 10, clip: int = 10, *, canvas:
     if tally[1].any():
         log.warning("histogram: %d of %d events lie outside the sensor %d x %d", tally[1].sum(), len(window), window.width, window.height)
     return histogram
+
+
+def scaled(histogram: Histogram, length_us: int, trained_us: int, clip: int = 10) -> Histogram:
+    """Counts of a window of LENGTH_US as if it were as long as TRAINED_US: a network meets the contrast that it knows at any rate.
+
+    Whole numbers, rounded, that end at CLIP like those of the training. Windows as long as in training, or longer, are left as they are:
+    rounding would lose single events.
+    """
+    factor = round(SIXTEENTHS * trained_us / length_us)
+    if factor <= SIXTEENTHS:
+        return histogram
+    counts = np.minimum((np.arange(256) * factor + SIXTEENTHS // 2) // SIXTEENTHS, clip).astype(np.uint8)
+    return counts[histogram]
 
 
 def check_settings(bins: int, clip: int, mode: Mode) -> None:

@@ -16,27 +16,33 @@ from saccade.evaluation.condition import Condition
 from saccade.evaluation.run import Decoding, Pass, run
 from saccade.evaluation.timeline import timeline
 from saccade.model.stepping import Stepping, steps_of
-from saccade.representation.windows import Grid
+from saccade.representation.windows import Grid, WindowKind
 from saccade.simulate.plan import make_scene
 from saccade.simulate.simulation import simulate
-from saccade.types import Events, InputError
+from saccade.types import Counts, Events, InputError
 from tests.deploy.streams import EVERYTHING, Idle, Slow, assert_same, detector, events, portions
 from tests.evaluation.squares import recording
 
 
 @pytest.mark.parametrize("stepping", ["direct", "interleaved"])
-@pytest.mark.parametrize("name", ["s5-vit-nano", "gs5-vit-nano", "rvt-nano"])
-def test_a_stream_in_any_portions_is_the_evaluation(tmp_path: Path, name: str, stepping: Stepping) -> None:
+@pytest.mark.parametrize(("name", "window", "counts"), [
+    ("s5-vit-nano", "sliding", "plain"), ("gs5-vit-nano", "sliding", "plain"), ("rvt-nano", "sliding", "plain"),
+    ("s5-vit-nano", "disjoint", "plain"), ("gs5-vit-nano", "disjoint", "scaled"),
+])  # fmt: skip
+def test_a_stream_in_any_portions_is_the_evaluation(
+    tmp_path: Path, name: str, window: WindowKind, counts: Counts, stepping: Stepping
+) -> None:
     part, built = recording(tmp_path, 1, seconds=0.2, events_per_s=20_000), detector(name)
     with saccade.open_events(part.path) as reader:
         whole = Events.join(list(reader))
     for rate_hz in (20, 100, 200):
-        phase = timeline(part, Condition(rate_hz=rate_hz, stepping=stepping), built.config).phases[0]
+        condition = Condition(rate_hz=rate_hz, window=window, counts=counts, stepping=stepping)
+        phase = timeline(part, condition, built.config).phases[0]
         steps = steps_of(phase.ends_us, built.config.window_us, stepping)
         what = Pass(part, phase, steps, np.ones(len(phase.ends_us), np.bool_))
         expected = [one for found in run(built, [what], Decoding(threshold=0, nms_iou=1, maximum=1000)) for one in found.detections]
         origin_us = part.truth.clock.grid(rate_hz).origin_us
-        stream = Stream(built, rate_hz, stepping=stepping, origin_us=origin_us, **EVERYTHING)
+        stream = Stream(built, rate_hz, window=window, counts=counts, stepping=stepping, origin_us=origin_us, **EVERYTHING)
         live = [one for portion in portions(whole, 40, seed=rate_hz) for one in stream.push(portion)] + stream.finish()
         assert_same(live, expected)
         assert stream.counters.steps == len(expected) == stream.counters.windows

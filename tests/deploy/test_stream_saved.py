@@ -15,12 +15,13 @@ from tests.deploy.streams import EVERYTHING, assert_same, detector, events, port
 OPTIONS = {**EVERYTHING, "tracker": True, "slack_us": 3_000}
 
 
-@pytest.mark.parametrize(("name", "stepping", "window"), [
-    ("s5-vit-nano", "interleaved", "sliding"), ("rvt-nano", "direct", "disjoint"), ("gs5-vit-nano", "direct", "sliding"),
+@pytest.mark.parametrize(("name", "stepping", "window", "counts"), [
+    ("s5-vit-nano", "interleaved", "sliding", "plain"), ("rvt-nano", "direct", "disjoint", "scaled"),
+    ("gs5-vit-nano", "direct", "sliding", "plain"),
 ])  # fmt: skip
-def test_restored_is_never_interrupted(tmp_path: Path, name: str, stepping: str, window: str) -> None:
+def test_restored_is_never_interrupted(tmp_path: Path, name: str, stepping: str, window: str, counts: str) -> None:
     whole = portions(events(4000, span_us=300_000), 30)
-    options = {**OPTIONS, "stepping": stepping, "window": window}
+    options = {**OPTIONS, "stepping": stepping, "window": window, "counts": counts}
     stream = Stream(detector(name), 30, **options)
     for portion in whole[:12]:
         stream.push(portion)

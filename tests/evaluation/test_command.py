@@ -29,6 +29,11 @@ def test_every_combination_once_with_the_rates_innermost() -> None:
     ]
 
 
+def test_counts_are_another_condition() -> None:
+    found = conditions_of((40.0,), "disjoint", "direct", counts="plain,scaled")
+    assert [condition.name for condition in found] == ["disjoint-direct-40Hz", "disjoint-direct-40Hz-scaled"]
+
+
 def test_chance_has_a_seed_only_where_there_is_chance() -> None:
     found = conditions_of((20.0,), "sliding", "direct", jitters=(0.0, 0.3), drops=(0.0,), resets=(0, 21), seed=7)
     assert found == [
@@ -44,6 +49,7 @@ def test_chance_has_a_seed_only_where_there_is_chance() -> None:
     [
         ({"window": "sliding,round"}, "'round' is unknown; expected sliding, disjoint, shrunk"),
         ({"stepping": ""}, "expected direct, interleaved"),
+        ({"counts": "double"}, "'double' is unknown; expected plain, scaled"),
         ({"rates": ()}, "at least one number"),
         ({"rates": (20.0, 2000.0)}, "from 1 to 1000"),
         ({"jitters": (1.0,)}, "below 1"),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.representation.canvas import Canvas
-from saccade.representation.histogram import stacked_histogram
+from saccade.representation.histogram import scaled, stacked_histogram
 from saccade.types import InputError, Window
 
 SHARED = Path(__file__).parents[3] / "shared"
@@ -57,6 +57,27 @@ def test_saturating_bytes_equal_a_wide_counter(seed, count, bins, clip, canvas, 
     x, y = draw.integers(0, draw.integers(1, 8) + beyond, count), draw.integers(0, draw.integers(1, 6) + beyond, count)
     window = make_window(np.sort(t) if ordered else t, x, y, draw.integers(0, 2, count), (7, 5), -17, duration_us - 17)
     assert np.array_equal(stacked_histogram(window, bins, clip, canvas=canvas), slow_histogram(window, bins, clip, canvas))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1_000, 200_000), st.sampled_from([10, 255]))
+def test_scaled_counts_are_those_of_a_window_as_long_as_in_training(seed, length_us, clip):
+    counts = np.random.default_rng(seed).integers(0, clip + 1, (4, 3, 5)).astype(np.uint8)
+    found = scaled(counts, length_us, 50_000, clip)
+    factor = max(round(16 * 50_000 / length_us) / 16, 1.0)
+    assert abs(factor - max(50_000 / length_us, 1)) <= 1 / 32
+    assert np.array_equal(found, np.minimum(np.floor(counts * factor + 0.5), clip))
+    assert found.dtype == np.uint8
+    if length_us >= 50_000:
+        assert found is counts
+
+
+def test_a_microsecond_more_or_less_scales_alike():
+    """At 30 Hz windows are 33,333 or 33,334 us long, and 1.5 events are two in both."""
+    counts = np.arange(11, dtype=np.uint8).reshape(1, 1, 11)
+    for rate_hz, expected in ((30, [0, 2, 3, 5, 6, 8, 9, 10, 10, 10, 10]), (200, [0, *[10] * 10]), (40, [0, 2, 4, 6, 8, *[10] * 6])):
+        for length_us in (1_000_000 // rate_hz, 1_000_000 // rate_hz + 1):
+            assert scaled(counts, length_us, 50_000).tolist() == [[expected]]
 
 
 def test_hundreds_of_events_in_one_cell_never_wrap():
