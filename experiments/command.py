@@ -40,7 +40,7 @@ class Options:
     list: bool = False
     """Only show the cells and how far they are."""
     train_only: bool = False
-    """Leave the scoring to a later run of the same command."""
+    """Leave the scoring, and the tables, to a later run of the same command."""
     runs: Path = Path("runs")
     """Trainings and answers, shared by all tables."""
     out: Path | None = None
@@ -132,7 +132,7 @@ def _table(experiment: Experiment, one: World, options: Options) -> bool:
     try:
         failures |= _run(wanted, one, plan)
     finally:  # interrupted, too: what is done is worth seeing
-        if from_environment(os.environ)["world"] == 1:
+        if plan.scores and from_environment(os.environ)["world"] == 1:  # who only trains has no table to show, and keeps that of others
             report.write(experiment, one, jobs, name, _repeat(experiment, one, options), failures)
             print(f"{name}.md: {sum(job.file.exists() for job in jobs)} of {len(jobs)} cells")
     return bool(failures)

@@ -48,6 +48,7 @@ WAYS: tuple[tuple[WindowKind, Stepping], ...] = (
     ("disjoint", "interleaved"),
     ("shrunk", "direct"),  # a frame every 50 ms at any rate: nothing to interleave
 )
+SCALED: tuple[WindowKind, ...] = ("disjoint", "shrunk")  # windows shorter than in training, whose counts may be scaled
 SLOW_HZ, FAST_HZ = (5.0, 10.0), (500.0, 1000.0)  # not shrunk: longer windows would overlap, and 1 ms of every 50 is next to nothing
 STEPPINGS: tuple[Stepping, ...] = ("direct", "interleaved")
 IRREGULAR = tuple(
@@ -57,10 +58,12 @@ IRREGULAR = tuple(
     for jitter, drop in ((0.3, 0.0), (0.0, 0.2))
 )
 FAST = tuple(f"-fast-{window}{ending}" for window in ("sliding", "disjoint") for ending in ("", "-interleaved"))
-PARTS = ("", "-irregular", "-slow", *FAST)  # cells of a memory; the fast ones take hours at full size
+PARTS = ("", "-scaled", "-irregular", "-slow", *FAST)  # cells of a memory; the fast ones take hours at full size
 
 
 def part_of(condition: Condition) -> str:
+    if condition.counts == "scaled":
+        return "-scaled"
     if condition.jitter or condition.drop:
         return "-irregular"
     if condition.rate_hz in SLOW_HZ:
@@ -74,7 +77,8 @@ def rates_of(window: WindowKind) -> tuple[float, ...]:
 
 
 def experiment(world: World) -> Experiment:
-    every = unique(*(sampled(*way, rates_of(way[0])) for way in WAYS), IRREGULAR)
+    short = unique(*(sampled(window, "direct", counts="scaled") for window in SCALED))
+    every = unique(*(sampled(*way, rates_of(way[0])) for way in WAYS), short, IRREGULAR)
     return Experiment(
         name="rates",
         title="Tables 2 and 5: one training, any rate",
@@ -82,7 +86,8 @@ def experiment(world: World) -> Experiment:
             "The paper trains at 20 Hz and runs at up to 200 Hz, each time on the events of the last 1 / rate seconds of every 50 ms "
             "(shrunk): S5 loses 3.8 mAP on average, RVT 21.3. Sliding windows keep their 50 ms and move by 1 / rate; disjoint ones are "
             "as long as the step, and no event is left out. Direct stepping advances one state by the true time; interleaved "
-            "stepping continues from the state of 50 ms before. Hidden = recall of objects without events for over 0.25 s. The paper's "
+            "stepping continues from the state of 50 ms before. Scaled counts are those of a short window times as much as it is shorter "
+            "than in training. Hidden = recall of objects without events for over 0.25 s. The paper's "
             "rows stand where its way of sampling is. RVT's memory is an LSTM, which doesn't know the time; nano's noise floor is "
             "left out there, because it learns less with it. With irregular or lost windows the newest frame may be "
             "old when it is scored: part of what is lost there is staleness."
@@ -92,12 +97,12 @@ def experiment(world: World) -> Experiment:
             Cell(
                 name=memory + ending,
                 variant=Variant(memory=memory),
-                conditions=tuple(condition for condition in every if part_of(condition) == ending),
+                conditions=short if ending == "-scaled" else tuple(condition for condition in every if part_of(condition) == ending),
             )
             for ending in PARTS
             for memory in MEMORIES
         ),
-        sheets=(*(_sheet(world, *way) for way in WAYS), _irregular()),
+        sheets=(*(_sheet(world, *way) for way in WAYS), *(_scaled(window) for window in SCALED), _irregular()),
     )
 
 
@@ -117,6 +122,26 @@ def _sheet(world: World, window: WindowKind, stepping: Stepping) -> Sheet:
         columns=(*in_hz(rates_hz), "mean drop", "hidden, 20 Hz", "hidden, 200 Hz"),
         rows=tuple(rows),
         plot=in_hz(rates_hz),
+        lines=True,
+    )
+
+
+def _scaled(window: WindowKind) -> Sheet:
+    """With the paper's rates alone. At 20 Hz nothing is scaled."""
+    conditions = sampled(window, "direct", counts="scaled")
+    rows = []
+    for memory in MEMORIES:
+        cell = f"{memory}-scaled"
+        hidden = (Ours(cell, (condition,), "recall_still") for condition in (AT_20_HZ, conditions[-1]))
+        scores = (Ours(cell, (condition,)) for condition in conditions)
+        rows.append(Row((NAMES[memory], "ours"), (*scores, Ours(cell, conditions, "drop"), *hidden)))
+    columns = in_hz(RATES_HZ)
+    return Sheet(
+        title=f"{window} windows, scaled counts",
+        labels=("model", "source"),
+        columns=(*columns, "mean drop", "hidden, 20 Hz", "hidden, 200 Hz"),
+        rows=tuple(rows),
+        plot=columns,
         lines=True,
     )
 

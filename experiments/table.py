@@ -7,6 +7,7 @@ from typing import Literal
 from experiments.variant import Variant
 from experiments.world import World
 from saccade.evaluation.condition import Condition, Stepping, WindowKind
+from saccade.types import Counts
 
 What = Literal["mAP", "recall_still", "drop", "step_ms", "parameters"]
 RATES_HZ = (20.0, 40.0, 80.0, 100.0, 200.0)  # the paper's
@@ -64,10 +65,13 @@ class Experiment:
 Build = Callable[[World], Experiment]
 
 
-def sampled(window: WindowKind, stepping: Stepping, rates_hz: tuple[float, ...] = RATES_HZ) -> tuple[Condition, ...]:
+def sampled(
+    window: WindowKind, stepping: Stepping, rates_hz: tuple[float, ...] = RATES_HZ, counts: Counts = "plain"
+) -> tuple[Condition, ...]:
     """One condition per rate; at 20 Hz, the rate of training, all ways are one."""
     return tuple(
-        AT_20_HZ if rate_hz == AT_20_HZ.rate_hz else Condition(rate_hz=rate_hz, window=window, stepping=stepping) for rate_hz in rates_hz
+        AT_20_HZ if rate_hz == AT_20_HZ.rate_hz else Condition(rate_hz=rate_hz, window=window, stepping=stepping, counts=counts)
+        for rate_hz in rates_hz
     )
 
 

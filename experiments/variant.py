@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from experiments.world import World
-from saccade.config import BackboneConfig, DetectorConfig, Memory, Mixing
+from saccade.config import DetectorConfig, Memory, Mixing, with_memory
 from saccade.training.settings import TrainingSettings
 
 EVERY_STAGE = (True, True, True, True)
@@ -48,7 +48,7 @@ class Variant:
 
 def detector_of(variant: Variant, world: World) -> DetectorConfig:
     variant = variant.within(world)
-    usual = (world.small if variant.small else world.base)()
+    usual = with_memory((world.small if variant.small else world.base)(), f"{variant.name}-{world.size}", variant.memory)
     memory = replace(
         usual.backbone.memory,
         initialisation=variant.initialisation,
@@ -58,13 +58,11 @@ def detector_of(variant: Variant, world: World) -> DetectorConfig:
     first, second, third, fourth = (not remembers for remembers in variant.remembers)
     backbone = replace(
         usual.backbone,
-        memories=(variant.memory,) * 4,
         mixing=variant.mixing,
         reset=(first, second, third, fourth),
         memory=memory,
-        noise_floor=usual.backbone.noise_floor if variant.memory != "lstm" else BackboneConfig.noise_floor,  # each has what serves it
     )
-    return replace(usual, name=f"{variant.name}-{world.size}", backbone=backbone)
+    return replace(usual, backbone=backbone)
 
 
 def settings_of(variant: Variant, world: World) -> TrainingSettings:

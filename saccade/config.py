@@ -120,32 +120,32 @@ def s5_vit_t() -> DetectorConfig:
 
 def s4d_vit_b() -> DetectorConfig:
     """S4D-ViT-B: one diagonal system of 32 states per channel and a gated mixing instead of S5 (paper table 1: 16.5 M)."""
-    return _with_memory(s5_vit_b(), "s4d-vit-b", "s4d")
+    return with_memory(s5_vit_b(), "s4d-vit-b", "s4d")
 
 
 def s4d_vit_s() -> DetectorConfig:
     """S4D-ViT-S (paper table 1: 8.8 M)."""
-    return _with_memory(s5_vit_s(), "s4d-vit-s", "s4d")
+    return with_memory(s5_vit_s(), "s4d-vit-s", "s4d")
 
 
 def s4_vit_b() -> DetectorConfig:
     """S4-ViT-B: full HiPPO-LegS systems instead of diagonal ones (paper, ablation study); sizes of S4D-ViT-B."""
-    return _with_memory(s5_vit_b(), "s4-vit-b", "s4")
+    return with_memory(s5_vit_b(), "s4-vit-b", "s4")
 
 
 def rvt_b() -> DetectorConfig:
     """RVT-B, the LSTM baseline (published code; 18,536,469 parameters)."""
-    return _with_memory(s5_vit_b(), "rvt-b", "lstm")
+    return with_memory(s5_vit_b(), "rvt-b", "lstm")
 
 
 def rvt_s() -> DetectorConfig:
     """RVT-S (published code; 9,870,165 parameters)."""
-    return _with_memory(s5_vit_s(), "rvt-s", "lstm")
+    return with_memory(s5_vit_s(), "rvt-s", "lstm")
 
 
 def rvt_t() -> DetectorConfig:
     """RVT-T (published code; 4,405,141 parameters)."""
-    return _with_memory(s5_vit_t(), "rvt-t", "lstm")
+    return with_memory(s5_vit_t(), "rvt-t", "lstm")
 
 
 def s5_convnext_b() -> DetectorConfig:
@@ -171,31 +171,32 @@ def s5_vit_nano() -> DetectorConfig:
 
 def s4d_vit_nano() -> DetectorConfig:
     """`s5-vit-nano` with S4D."""
-    return _with_memory(s5_vit_nano(), "s4d-vit-nano", "s4d")
+    return with_memory(s5_vit_nano(), "s4d-vit-nano", "s4d")
 
 
 def s4_vit_nano() -> DetectorConfig:
     """`s5-vit-nano` with S4."""
-    return _with_memory(s5_vit_nano(), "s4-vit-nano", "s4")
+    return with_memory(s5_vit_nano(), "s4-vit-nano", "s4")
 
 
 def gs5_vit_nano() -> DetectorConfig:
     """`s5-vit-nano` with gated S5, ours."""
-    return _with_memory(s5_vit_nano(), "gs5-vit-nano", "gs5")
+    return with_memory(s5_vit_nano(), "gs5-vit-nano", "gs5")
 
 
 def rvt_nano() -> DetectorConfig:
-    """`s5-vit-nano` with RVT's LSTM, and without the noise floor: its gates see what it remembers, and don't need one."""
-    config = _with_memory(s5_vit_nano(), "rvt-nano", "lstm")
-    return replace(config, backbone=replace(config.backbone, noise_floor=BackboneConfig.noise_floor))
+    """`s5-vit-nano` with RVT's LSTM."""
+    return with_memory(s5_vit_nano(), "rvt-nano", "lstm")
 
 
 def _sized(name: str, dims: tuple[int, int, int, int], head_dim: int, head_width: int) -> DetectorConfig:
     return DetectorConfig(name=name, backbone=BackboneConfig(dims=dims, head_dim=head_dim), bottlenecks=1, head_width=head_width)
 
 
-def _with_memory(config: DetectorConfig, name: str, memory: Memory) -> DetectorConfig:
-    return replace(config, name=name, backbone=replace(config.backbone, memories=(memory,) * 4))
+def with_memory(config: DetectorConfig, name: str, memory: Memory) -> DetectorConfig:
+    """Each memory with what serves it: an LSTM's gates see what it remembers, so it needs no noise floor, and learns less with one."""
+    floor = config.backbone.noise_floor if memory != "lstm" else BackboneConfig.noise_floor
+    return replace(config, name=name, backbone=replace(config.backbone, memories=(memory,) * 4, noise_floor=floor))
 
 
 def _with_mixing(config: DetectorConfig, name: str, mixing: Mixing) -> DetectorConfig:
