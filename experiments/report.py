@@ -102,21 +102,37 @@ def plot(experiment: Experiment, world: World, jobs: Sequence[Job], path: Path) 
     results = {job.cell.name: job.result for job in jobs}
     sheets = experiment.sheets
     across = min(len(sheets), 2)
-    needed = [4.5 if sheet.lines else 1.5 + min(0.16 * len(sheet.rows) * len(sheet.plot), 10.0) for sheet in sheets]
-    heights = [max(needed[first : first + across]) for first in range(0, len(sheets), across)]
+    rows = _rows(sheets, across)
+    heights = [max(_height(sheet) for sheet in row) for row in rows]
     figure = Figure(figsize=(9 * across, sum(heights)), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = list(figure.subplots(len(heights), across, squeeze=False, height_ratios=heights).flat)
+    panels = figure.subplots(len(rows), across, squeeze=False, height_ratios=heights)
     highest = max(10.0, *(float(np.nanmax(_drawn(sheet, results), initial=0.0)) for sheet in sheets)) * 1.05  # one scale for all panels
-    for sheet, axes in zip(sheets, panels, strict=False):
-        (_lines if sheet.lines else _bars)(axes, sheet, results, highest)
-        axes.set_title(sheet.title)
-        axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1, 1))
-    for axes in panels[len(sheets) :]:
-        axes.axis("off")
+    for row, beside in zip(rows, panels, strict=True):
+        for sheet, axes in zip(row, beside, strict=False):
+            (_lines if sheet.lines else _bars)(axes, sheet, results, highest)
+            axes.set_title(sheet.title)
+            axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1, 1))
+        for axes in beside[len(row) :]:
+            axes.axis("off")
     figure.suptitle(f"{experiment.title} ({world.name}; dashed or pale: the paper's)")
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=100, format="png")
+
+
+def _rows(sheets: Sequence[Sheet], across: int) -> list[list[Sheet]]:
+    """As they come; lines and bars, which need other heights, never in one row."""
+    rows: list[list[Sheet]] = []
+    for sheet in sheets:
+        if rows and len(rows[-1]) < across and rows[-1][0].lines == sheet.lines:
+            rows[-1].append(sheet)
+        else:
+            rows.append([sheet])
+    return rows
+
+
+def _height(sheet: Sheet) -> float:
+    return 4.5 if sheet.lines else 1.5 + min(0.16 * len(sheet.rows) * len(sheet.plot), 10.0)
 
 
 def _drawn(sheet: Sheet, results: Results) -> np.ndarray:
