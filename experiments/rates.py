@@ -11,6 +11,7 @@ from experiments.variant import NAMES, Variant
 from experiments.world import World
 from saccade.config import Memory
 from saccade.evaluation.condition import Condition, Stepping, WindowKind
+from saccade.types import Counts
 
 # Model, data set -> mAP at 20, 40, 80, 100, 200 Hz on the test set, mean drop
 TABLE_2 = {
@@ -102,46 +103,31 @@ def experiment(world: World) -> Experiment:
             for ending in PARTS
             for memory in MEMORIES
         ),
-        sheets=(*(_sheet(world, *way) for way in WAYS), *(_scaled(window) for window in SCALED), _irregular()),
+        sheets=(*(_sheet(world, *way) for way in WAYS), *(_sheet(world, window, "direct", "scaled") for window in SCALED), _irregular()),
     )
 
 
-def _sheet(world: World, window: WindowKind, stepping: Stepping) -> Sheet:
-    rates_hz = rates_of(window)
+def _sheet(world: World, window: WindowKind, stepping: Stepping, counts: Counts = "plain") -> Sheet:
+    """Scaled counts have a cell of their own, 20 Hz included, where nothing is scaled."""
+    rates_hz = rates_of(window) if counts == "plain" else RATES_HZ
+    paper = sampled(window, stepping, counts=counts)
     rows = []
     for memory in MEMORIES:
-        scores = (Ours(memory + part_of(condition), (condition,)) for condition in sampled(window, stepping, rates_hz))
-        paper = sampled(window, stepping)
-        hidden = (Ours(memory, (condition,), "recall_still") for condition in (AT_20_HZ, paper[-1]))
-        rows.append(Row((NAMES[memory], "ours"), (*scores, Ours(memory, paper, "drop"), *hidden)))
-    if window == "shrunk":
+        main = memory + part_of(paper[-1])
+        scores = (
+            Ours(main if condition in paper else memory + part_of(condition), (condition,))
+            for condition in sampled(window, stepping, rates_hz, counts)
+        )
+        hidden = (Ours(main, (condition,), "recall_still") for condition in (AT_20_HZ, paper[-1]))
+        rows.append(Row((NAMES[memory], "ours"), (*scores, Ours(main, paper, "drop"), *hidden)))
+    if window == "shrunk" and counts == "plain":
         rows += paper_rows(world)
     return Sheet(
-        title=f"{window} windows, {stepping} stepping",
+        title=f"{window} windows, {stepping} stepping" if counts == "plain" else f"{window} windows, {counts} counts",
         labels=("model", "source"),
         columns=(*in_hz(rates_hz), "mean drop", "hidden, 20 Hz", "hidden, 200 Hz"),
         rows=tuple(rows),
         plot=in_hz(rates_hz),
-        lines=True,
-    )
-
-
-def _scaled(window: WindowKind) -> Sheet:
-    """With the paper's rates alone. At 20 Hz nothing is scaled."""
-    conditions = sampled(window, "direct", counts="scaled")
-    rows = []
-    for memory in MEMORIES:
-        cell = f"{memory}-scaled"
-        hidden = (Ours(cell, (condition,), "recall_still") for condition in (AT_20_HZ, conditions[-1]))
-        scores = (Ours(cell, (condition,)) for condition in conditions)
-        rows.append(Row((NAMES[memory], "ours"), (*scores, Ours(cell, conditions, "drop"), *hidden)))
-    columns = in_hz(RATES_HZ)
-    return Sheet(
-        title=f"{window} windows, scaled counts",
-        labels=("model", "source"),
-        columns=(*columns, "mean drop", "hidden, 20 Hz", "hidden, 200 Hz"),
-        rows=tuple(rows),
-        plot=columns,
         lines=True,
     )
 
