@@ -104,6 +104,18 @@ def test_all_outputs_say_what_the_stream_says(weights: Path, score: float, tmp_p
     assert f"{len(found)} frames at 50 Hz" in capsys.readouterr().out
 
 
+def test_counts_are_the_streams(weights: Path, score: float, tmp_path: Path) -> None:
+    options = {"rate_hz": 50, "window": "disjoint", "counts": "scaled"}
+    cli.detect(str(weights), STREET, out=(tmp_path / "a.jsonl",), start_s=0.2, end_s=0.6, score=score, track=False, **options)
+    expected = streamed(weights, score=score, **options)
+    found = list(read_json_lines(tmp_path / "a.jsonl"))
+    assert sum(map(len, found)) > 0
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one.boxes, other.boxes)
+    plain = streamed(weights, score=score, **{**options, "counts": "plain"})
+    assert any(len(one) != len(other) or (one.boxes != other.boxes).any() for one, other in zip(plain, expected, strict=True))
+
+
 def test_classes_and_tracks_can_be_left_out(weights: Path, score: float, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     cli.detect(str(weights), STREET, out=(path,), end_s=0.5, score=score, classes=("pedestrian",), track=False)

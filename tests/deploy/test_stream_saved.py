@@ -51,6 +51,20 @@ def test_a_stream_that_saw_nothing_can_be_saved(tmp_path: Path) -> None:
     assert other.push(events())
 
 
+def test_files_from_before_counts_could_be_scaled_are_plain(tmp_path: Path) -> None:
+    Stream(detector(), 20, **OPTIONS).save(tmp_path / "new")
+    with safe_open(tmp_path / "new", framework="np") as file:
+        metadata, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    notes = json.loads(metadata["notes"])
+    del notes["settings"]["counts"]
+    save_file(arrays, tmp_path / "old", {**metadata, "notes": json.dumps(notes)})
+    other = Stream(detector(), 50, **OPTIONS)
+    other.restore(tmp_path / "old")
+    assert other.rate_hz == 20
+    with pytest.raises(InputError, match="counts='plain', not 'scaled'"):
+        Stream(detector(), **OPTIONS, counts="scaled").restore(tmp_path / "old")
+
+
 def test_files_of_others_are_refused_and_leave_the_stream_as_it_was(tmp_path: Path) -> None:
     path, whole = tmp_path / "stream", events(span_us=200_000)
     stream = Stream(detector(), 20, **OPTIONS)
@@ -62,6 +76,7 @@ def test_files_of_others_are_refused_and_leave_the_stream_as_it_was(tmp_path: Pa
     for match, other in {
         "another detector": Stream(detector("rvt-nano"), **OPTIONS),
         "settings": Stream(detector(), **{**OPTIONS, "slack_us": 1}),
+        "counts='plain', not 'scaled'": Stream(detector(), **OPTIONS, counts="scaled"),
     }.items():
         with pytest.raises(InputError, match=match):
             other.restore(path)

@@ -51,6 +51,15 @@ def test_shrunk_windows_are_the_end_of_the_trained_ones(tmp_path: Path) -> None:
     assert 0 < short.sum() < whole.sum() / 5
 
 
+@pytest.mark.parametrize("window", ["sliding", "disjoint", "shrunk"])
+def test_scaled_counts_are_the_plain_ones_times_what_the_window_is_shorter(tmp_path: Path, window: WindowKind) -> None:
+    one = recording(tmp_path, 1)
+    plain, scaled = (line_of(tmp_path, rate_hz=100, window=window, counts=counts).phases[0] for counts in ("plain", "scaled"))
+    frames, some = plain.frames(one, slice(3, 30)), scaled.frames(one, slice(3, 30))
+    assert frames.any()
+    np.testing.assert_array_equal(some, frames if window == "sliding" else np.minimum(frames * 5, 10))
+
+
 def test_windows_run_are_the_events_of_their_time(tmp_path: Path) -> None:
     """A shifted phase sees what a grid with that origin would see."""
     one = recording(tmp_path, 1)
