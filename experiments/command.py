@@ -41,6 +41,9 @@ class Options:
     """Only show the cells and how far they are."""
     train_only: bool = False
     """Leave the scoring, and the tables, to a later run of the same command."""
+    weights: tuple[str, ...] = ()
+    """Weights files or names. A cell whose detector and recipe they were trained with is scored with them and not trained again; on
+    which data they were trained they don't tell. `nano rvt-nano` are gs5 and lstm."""
     runs: Path = Path("runs")
     """Trainings and answers, shared by all tables."""
     out: Path | None = None
@@ -86,7 +89,9 @@ def main(*builds: Build) -> None:
     logging.getLogger("saccade").addHandler(notes)
     options = tyro.cli(Annotated[Options, tyro.conf.FlagCreatePairsOff], prog=f"python -m {_module()}")
     try:
-        failed = [_table(build(one), one, options) for one in worlds(options) for build in _chosen(builds, options)]
+        tables = [(build(one), one) for one in worlds(options) for build in _chosen(builds, options)]
+        _check_weights(tables, options)
+        failed = [_table(experiment, one, options) for experiment, one in tables]
         sys.exit(1 if any(failed) else 0)
     except InputError as error:
         print(f"experiments: {error}", file=sys.stderr)
@@ -106,16 +111,35 @@ def _chosen(builds: Sequence[Build], options: Options) -> Sequence[Build]:
     return [build for build, names in known.items() if not options.cells or set(names) & set(options.cells)]
 
 
-def _table(experiment: Experiment, one: World, options: Options) -> bool:
-    """Whether a cell failed."""
-    plan = Plan(
+def _check_weights(tables: Sequence[tuple[Experiment, World]], options: Options) -> None:
+    """Weights that serve no cell were given by mistake, and their cell would silently be trained for an hour."""
+    if not options.weights:
+        return
+    jobs = [job for experiment, one in tables for job in jobs_of(experiment, one, _plan(options))]
+    serving = {job.given for job in jobs if not options.cells or job.cell.name in options.cells}
+    idle = [name for name in options.weights if name not in serving]
+    if idle:
+        raise InputError(
+            f"--weights {' '.join(idle)}: trained for none of these cells with this recipe (`saccade weights FILE` says how they were); "
+            "leave them out, or give the cells, steps and seed that they were trained with"
+        )
+
+
+def _plan(options: Options) -> Plan:
+    return Plan(
         runs=options.runs,
         out=options.folder,
         recordings=options.recordings,
         processes=options.processes,
         device=options.device,
         scores=not options.train_only,
+        weights=options.weights,
     )
+
+
+def _table(experiment: Experiment, one: World, options: Options) -> bool:
+    """Whether a cell failed."""
+    plan = _plan(options)
     if not options.list and one.name == "synthetic":
         _simulate(one.folder)
     elif not options.list and not one.folder.exists():

@@ -87,7 +87,7 @@ def _runs(jobs: Sequence[Job], failures: Mapping[str, str]) -> list[str]:
             f"{training['steps']:,}",
             f"{training['batch']} x {training['length']}",
             f"{training['seed']}",
-            f"{training['seconds']:.0f}",
+            "trained before" if training["seconds"] is None else f"{training['seconds']:.0f}",
             scored,
             f"{scoring['seconds']:.0f}",
         )

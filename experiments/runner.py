@@ -32,6 +32,7 @@ class Plan:
     processes: int = 1
     device: str = "auto"
     scores: bool = True  # else cells are only trained
+    weights: tuple[str, ...] = ()  # files or names: a cell that they were trained for isn't trained again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +45,17 @@ class Job:
     split: str
     folder: Path  # of the training
     file: Path  # of the result
+    given: str | None = None  # weights of this very training, made elsewhere
+
+    @property
+    def weights(self) -> Path | str:
+        return self.given or self.folder / WEIGHTS
 
     @property
     def status(self) -> str:
         if self.file.exists():
             return "done"
-        if (self.folder / WEIGHTS).exists():
+        if self.given or (self.folder / WEIGHTS).exists():
             return "trained"
         rows = read_metrics(self.folder / METRICS)
         return f"step {rows[-1]['step']} of {self.settings.steps}" if rows else "not run"
@@ -67,6 +73,7 @@ def jobs_of(experiment: Experiment, world: World, plan: Plan) -> list[Job]:
 
 
 def _jobs(experiment: Experiment, world: World, plan: Plan, split: str, data: dict[str, Any]) -> Iterator[Job]:
+    given = _read(plan.weights)
     for cell in experiment.cells:
         variant = cell.variant.within(world)
         config, settings = detector_of(variant, world), settings_of(variant, world)
@@ -80,7 +87,22 @@ def _jobs(experiment: Experiment, world: World, plan: Plan, split: str, data: di
             split=split,
             folder=plan.runs / world.name / f"{variant.name}-{learned}",
             file=plan.out / result_name(experiment, world) / f"{cell.name}-{scored}.json",
+            given=next((name for name, weights in given.items() if _fits(weights, config, settings)), None),
         )
+
+
+def _read(names: Sequence[str]) -> dict[str, Any]:
+    if not names:
+        return {}
+    from saccade.model.weights import read_weights
+
+    return {name: read_weights(name) for name in names}
+
+
+def _fits(weights: Any, config: DetectorConfig, settings: TrainingSettings) -> bool:
+    """Whether this training would give these weights: by the notes in their file, which say all but the data."""
+    told, asked = weights.training, json.loads(json.dumps(settings.binding()))
+    return weights.config.backbone == config.backbone and told.get("settings") == asked and told.get("steps") == settings.steps
 
 
 def result_name(experiment: Experiment, world: World) -> str:
@@ -128,7 +150,7 @@ def train(job: Job, world: World) -> None:
     """From the last checkpoint, if there is one."""
     from saccade.training.loop import fit
 
-    if not (job.folder / WEIGHTS).exists():
+    if job.status != "trained":
         fit(open_dataset(world.folder, "train"), None, job.folder, job.settings, job.config)
 
 
@@ -136,7 +158,7 @@ def score(job: Job, world: World, plan: Plan, progress: Progress | None = None) 
     from saccade.evaluation.evaluate import evaluate
 
     evaluation = evaluate(
-        job.folder / WEIGHTS,
+        job.weights,
         open_dataset(world.folder, job.split),
         job.cell.conditions,
         out=job.folder / "-".join([job.split, world.protocol, *(["timed"] if job.cell.timed else [])]),  # timed answers know being late
@@ -162,10 +184,10 @@ def _facts(job: Job, world: World, evaluation: Evaluation) -> dict[str, Any]:
     return {
         "cell": job.cell.name,
         "model": job.config.name,
-        "parameters": sum(parameter.numel() for parameter in load_detector(job.folder / WEIGHTS).parameters()),
+        "parameters": sum(parameter.numel() for parameter in load_detector(job.weights).parameters()),
         "training": {
             **{name: getattr(settings, name) for name in ("steps", "batch", "length", "learning_rate", "h2_weight", "seed")},
-            "seconds": sum(settings.batch * settings.length / row["frames_per_s"] for row in steps),
+            "seconds": None if job.given else sum(settings.batch * settings.length / row["frames_per_s"] for row in steps),
         },
         "scoring": {
             "dataset": evaluation.dataset,

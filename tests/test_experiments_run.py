@@ -119,6 +119,27 @@ def test_cells_can_be_trained_now_and_scored_later(
 
 
 @pytest.mark.slow
+def test_weights_of_the_same_training_are_scored_and_not_trained_again(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [*arguments(data, tmp_path), "--cells", CELLS[0]]
+    assert run(monkeypatch, *given, "--train-only") == 0
+    (trained,) = (tmp_path / "runs").rglob("final.safetensors")
+    kept = trained.rename(tmp_path / "kept.safetensors")
+    elsewhere = [*arguments(data, tmp_path / "elsewhere"), "--cells", CELLS[0], "--weights", str(kept)]
+    assert run(monkeypatch, *elsewhere) == 0
+    assert not list((tmp_path / "elsewhere").rglob("metrics.jsonl"))
+    (found,) = (json.loads(value) for value in results(tmp_path / "elsewhere").values())
+    assert found["cell"] == CELLS[0]
+    assert found["training"]["seconds"] is None
+    assert "| trained before |" in (tmp_path / "elsewhere" / "results" / "mixers.md").read_text()
+    capsys.readouterr()
+    for wrong in (["--seed", "1"], ["--steps", "7"], ["--cells", CELLS[1]]):
+        assert run(monkeypatch, *elsewhere, *wrong) == 2
+        assert "trained for none of these cells" in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_a_cell_that_fails_keeps_nobody_from_being_run(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = [*arguments(data, tmp_path), "--cells", *CELLS[:2], "--length", "50"]
     assert run(monkeypatch, *given) == 1

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 from typing import Literal, NamedTuple
@@ -17,7 +17,7 @@ from saccade.evaluation.condition import Condition
 from saccade.evaluation.timeline import Phase, Timeline
 from saccade.model.detector import Detector
 from saccade.model.predictions import Pyramid, pick
-from saccade.model.stepping import Block, Memory, Steps, blocks, step, steps_of
+from saccade.model.stepping import Block, Memory, Steps, blocks, needed, only, step, steps_of
 from saccade.representation.canvas import Canvas
 from saccade.types import Detections
 
@@ -68,6 +68,15 @@ def passes_of(recording: LabelledRecording, line: Timeline, condition: Condition
         Pass(recording, phase, steps_of(phase.ends_us, window_us, condition.stepping, condition.reset_every), line.wanted(number))
         for number, phase in enumerate(line.phases)
     ]
+
+
+def lean(what: Pass) -> Pass:
+    """The same answers from fewer frames: interleaved chains that answer no label are left out. Its windows must be had singly."""
+    kept = needed(what.steps, what.wanted)
+    if kept[: np.flatnonzero(kept).max(initial=-1) + 1].all():
+        return what  # one chain
+    phase = replace(what.phase, starts_us=what.phase.starts_us[kept], ends_us=what.phase.ends_us[kept], regular=False)
+    return Pass(what.recording, phase, only(what.steps, kept), what.wanted[kept])
 
 
 @torch.inference_mode()

@@ -20,7 +20,7 @@ import torch
 
 from saccade.datasets.recording import LabelledRecording
 from saccade.evaluation.latency import newest_ready
-from saccade.evaluation.run import Pass, passes_of, run
+from saccade.evaluation.run import Pass, lean, passes_of, run
 from saccade.evaluation.store import Kept, Task, Writer, path_of, read_kept
 from saccade.evaluation.timeline import Timeline, sampling_of, timeline
 from saccade.model.detector import Detector
@@ -50,6 +50,7 @@ class _Open:
     line: Timeline
     late: np.ndarray | None  # the frame of the first phase that is ready by each instant
     passes: list[Pass]
+    runs: list[Pass]  # the same, without frames that no answer depends on
     writer: Writer
     recorded_s: float
     frames: int = 0
@@ -107,15 +108,15 @@ def answer(detector: Detector, job: Job, tick: Tick) -> list[Kept]:
                 tick(task.condition.name, kept.recorded_s)
             else:
                 opened.append(_open(detector, task, recording, fingerprint, stack.enter_context(Writer(path))))
-        owners = [(one, phase) for one in opened for phase in range(len(one.passes))]
+        owners = [(one, phase) for one in opened for phase in range(len(one.runs))]
         started = time.perf_counter()
-        for found in run(detector, [one.passes[phase] for one, phase in owners], task.decoding, together=len(job.recordings)):
+        for found in run(detector, [one.runs[phase] for one, phase in owners], task.decoding, together=len(job.recordings)):
             one, phase = owners[found.number]
             one.writer.add(phase, found.detections)
             one.seconds += time.perf_counter() - started
             one.frames += found.frames
             one.over |= {phase} if found.last else set()
-            total = sum(len(part.phase.ends_us) for part in one.passes)
+            total = sum(len(part.phase.ends_us) for part in one.runs)
             tick(task.condition.name, one.recorded_s * found.frames / max(total, 1))
             if len(one.over) == len(one.passes):
                 done[one.recording.name] = _finish(one)
@@ -133,7 +134,8 @@ def _open(detector: Detector, task: Task, recording: LabelledRecording, fingerpr
         passes[0].wanted[late[late >= 0]] = True
     trained_us = recording.ends_us(sampling_of(config))
     recorded_s = (int(trained_us[-1] - trained_us[0]) + config.window_us) / 1e6 if len(trained_us) else 0.0
-    return _Open(recording, fingerprint, line, late, passes, writer, recorded_s)
+    runs = passes if task.nearest else [lean(part) for part in passes]  # stored frames are read as they follow one another
+    return _Open(recording, fingerprint, line, late, passes, runs, writer, recorded_s)
 
 
 def _finish(one: _Open) -> Kept:

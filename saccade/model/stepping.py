@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
 from saccade.model.backbone import State
@@ -92,6 +92,22 @@ def _levels(before: Indices) -> Int64[np.ndarray, "levels"]:
     while edges[-1] < len(before):
         edges.append(int(np.searchsorted(before, edges[-1])))
     return np.array(edges, np.int64)
+
+
+def needed(steps: Steps, wanted: Bool[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+    """The wanted frames, and all that their states come from: of interleaved chains those that nobody asks needn't be run."""
+    found = wanted.copy()
+    for first, last in zip(steps.levels[-2::-1], steps.levels[:0:-1], strict=True):
+        before = steps.predecessors[first:last][found[first:last]]
+        found[before[before != FRESH]] = True
+    return found
+
+
+def only(steps: Steps, kept: Bool[np.ndarray, "n"]) -> Steps:
+    """The same steps for some of the frames; what they continue from must be among them."""
+    places = np.concatenate(([0], np.cumsum(kept)))
+    before = steps.predecessors[kept]
+    return Steps(np.where(before == FRESH, FRESH, places[before]), steps.dt[kept], np.unique(places[steps.levels]))
 
 
 def blocks(steps: Steps, most: int) -> Iterator[Block]:

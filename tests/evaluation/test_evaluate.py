@@ -12,7 +12,7 @@ from saccade.evaluation.answers import Answer
 from saccade.evaluation.condition import Condition
 from saccade.evaluation.evaluate import answers_at, evaluate
 from saccade.evaluation.result import Evaluation
-from saccade.evaluation.run import Decoding, passes_of, run
+from saccade.evaluation.run import Decoding, lean, passes_of, run
 from saccade.evaluation.timeline import timeline
 from saccade.evaluation.validate import validate
 from saccade.model.temporal import TEMPORAL_LAYERS
@@ -98,6 +98,33 @@ def test_any_chunks_give_the_same(data: Dataset, condition: Condition, chunk: in
     assert len(whole) == passes[0].wanted.sum() > 10
     for one, two in zip(whole, parts, strict=True):
         assert_same(one, two, exactly=False)
+
+
+@pytest.mark.parametrize("window", ["sliding", "disjoint"])
+@pytest.mark.parametrize(
+    ("changes", "share"),
+    [({"rate_hz": 200}, 0.12), ({"rate_hz": 60, "jitter": 0.3}, 1), ({"rate_hz": 200, "reset_every": 3}, 0.12), ({"rate_hz": 30}, 1)],
+    ids=str,
+)
+def test_chains_that_answer_nobody_are_not_run(data: Dataset, window: str, changes: dict[str, float], share: float) -> None:
+    condition = Condition(stepping="interleaved", window=window, **changes)
+    detector, recording = untrained(), data.recordings[0]
+    whole = passes_of(recording, timeline(recording, condition, detector.config, 20), condition, 50_000)
+    parts = [lean(what) for what in whole]
+    assert sum(len(what.phase.ends_us) for what in parts) <= share * sum(len(what.phase.ends_us) for what in whole)
+    every, fewer = (
+        [one for part in run(detector, passes, Decoding(threshold=0.05)) for one in part.detections] for passes in (whole, parts)
+    )
+    assert len(every) > 10
+    for one, two in zip(every, fewer, strict=True):
+        assert_same(one, two, exactly=False)
+
+
+def test_one_chain_is_run_as_it_is(data: Dataset) -> None:
+    detector, recording = untrained(), data.recordings[0]
+    for condition in (PLAIN, Condition(rate_hz=200), Condition(rate_hz=10, stepping="interleaved")):
+        for what in passes_of(recording, timeline(recording, condition, detector.config, 20), condition, 50_000):
+            assert lean(what) is what
 
 
 @pytest.mark.parametrize("memory", TEMPORAL_LAYERS)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from saccade.config import presets
 from saccade.model.detector import Detector
-from saccade.model.stepping import FRESH, History, Memory, Stepping, blocks, predecessors, step, steps_of
+from saccade.model.stepping import FRESH, History, Memory, Stepping, blocks, needed, only, predecessors, step, steps_of
 from saccade.types import InputError
 
 WINDOW_US = 50_000
@@ -107,6 +107,29 @@ def test_history_chooses_as_the_whole_stream_does(ends_us: np.ndarray, stepping:
         assert (-1 if state is None else int(state[0][0])) == steps.predecessors[i]
         assert dt == steps.dt[i]
         history = history.add(end_us, ((torch.tensor(i),),))
+
+
+@given(irregular, steppings, st.integers(0, 4), st.integers(0, 2**32 - 1))
+def test_what_nobody_asks_can_be_left_out(ends_us: np.ndarray, stepping: Stepping, reset_every: int, seed: int) -> None:
+    """What is left continues from the same frames, after the same time, in levels that blocks can be made of."""
+    steps = steps_of(ends_us, WINDOW_US, stepping, reset_every)
+    wanted = np.random.default_rng(seed).random(len(ends_us)) < 0.1
+    kept = needed(steps, wanted)
+    assert kept[wanted].all()
+    part, places = only(steps, kept), np.flatnonzero(kept)
+    for new, old in enumerate(places.tolist()):
+        before, told = steps.predecessors[old], part.predecessors[new]
+        assert (before == FRESH) == (told == FRESH)
+        assert told == FRESH or places[told] == before
+        assert part.dt[new] == steps.dt[old]
+    followed = set(part.predecessors.tolist())
+    assert all(new in followed or wanted[old] for new, old in enumerate(places.tolist())), "somebody is run for nothing"
+    assert sum(block.steps * block.lanes for block in blocks(part, 7)) == len(places)
+    held: list[int] = []
+    for block in blocks(part, 7):
+        outer = part.predecessors[block.first : block.first + block.lanes]
+        assert (outer == FRESH).all() or set(outer.tolist()) <= set(held)
+        held = list(range(block.frames.stop - block.lanes, block.frames.stop))
 
 
 @pytest.mark.parametrize("rate_hz", [40, 60, 100, 200, 1000])
