@@ -59,7 +59,8 @@ IRREGULAR = tuple(
     for jitter, drop in ((0.3, 0.0), (0.0, 0.2))
 )
 FAST = tuple(f"-fast-{window}{ending}" for window in ("sliding", "disjoint") for ending in ("", "-interleaved"))
-PARTS = ("", "-scaled", "-irregular", "-slow", *FAST)  # cells of a memory; the fast ones take hours at full size
+ADAPTIVE = tuple(Condition(rate_hz=200.0, stepping=stepping, min_rate_hz=5.0) for stepping in STEPPINGS)
+PARTS = ("", "-scaled", "-irregular", "-adaptive", "-slow", *FAST)  # cells of a memory; the fast ones take hours at full size
 
 
 def part_of(condition: Condition) -> str:
@@ -67,6 +68,8 @@ def part_of(condition: Condition) -> str:
         return "-scaled"
     if condition.jitter or condition.drop:
         return "-irregular"
+    if condition.min_rate_hz:
+        return "-adaptive"
     if condition.rate_hz in SLOW_HZ:
         return "-slow"
     interleaved = "-interleaved" if condition.stepping == "interleaved" else ""
@@ -79,7 +82,7 @@ def rates_of(window: WindowKind) -> tuple[float, ...]:
 
 def experiment(world: World) -> Experiment:
     short = unique(*(sampled(window, "direct", counts="scaled") for window in SCALED))
-    every = unique(*(sampled(*way, rates_of(way[0])) for way in WAYS), short, IRREGULAR)
+    every = unique(*(sampled(*way, rates_of(way[0])) for way in WAYS), short, IRREGULAR, ADAPTIVE)
     return Experiment(
         name="rates",
         title="Tables 2 and 5: one training, any rate",
@@ -90,8 +93,9 @@ def experiment(world: World) -> Experiment:
             "stepping continues from the state of 50 ms before. Scaled counts are those of a short window times as much as it is shorter "
             "than in training. Hidden = recall of objects without events for over 0.25 s. The paper's "
             "rows stand where its way of sampling is. RVT's memory is an LSTM, which doesn't know the time; nano's noise floor is "
-            "left out there, because it learns less with it. With irregular or lost windows the newest frame may be "
-            "old when it is scored: part of what is lost there is staleness."
+            "left out there, because it learns less with it. An adaptive rate steps once a tenth as many events came as there are pixels. "
+            "With an adaptive rate, and with irregular or lost windows, the newest frame may be old when it is scored: part of what is "
+            "lost there is staleness."
         ),
         split="test",
         cells=tuple(
@@ -103,7 +107,12 @@ def experiment(world: World) -> Experiment:
             for ending in PARTS
             for memory in MEMORIES
         ),
-        sheets=(*(_sheet(world, *way) for way in WAYS), *(_sheet(world, window, "direct", "scaled") for window in SCALED), _irregular()),
+        sheets=(
+            *(_sheet(world, *way) for way in WAYS),
+            *(_sheet(world, window, "direct", "scaled") for window in SCALED),
+            _irregular(),
+            _adaptive(),
+        ),
     )
 
 
@@ -165,6 +174,25 @@ def _irregular() -> Sheet:
     )
     columns = ("20 Hz", "100 Hz", *columns)
     return Sheet(title="irregular and lost windows, sliding", labels=("model", "stepping"), columns=columns, rows=tuple(rows), plot=columns)
+
+
+def _adaptive() -> Sheet:
+    """Beside the two rates that it lies between; the time from step to step is another one each time."""
+    rows = []
+    for memory in MEMORIES:
+        for condition in ADAPTIVE:
+            constant = sampled("sliding", condition.stepping, (20.0, 200.0))
+            of = [*((memory, one) for one in constant), (f"{memory}-adaptive", condition)]
+            scores = [Ours(cell, (one,), what) for what in ("mAP", "recall_still") for cell, one in of]
+            rows.append(Row((NAMES[memory], condition.stepping), (*scores, Ours(f"{memory}-adaptive", (condition,), "steps_per_s"))))
+    columns = ("20 Hz", "200 Hz", "5 to 200 Hz")
+    return Sheet(
+        title="adaptive rate, sliding",
+        labels=("model", "stepping"),
+        columns=(*columns, *(f"hidden, {name}" for name in columns), "steps per second of 5 to 200"),
+        rows=tuple(rows),
+        plot=columns,
+    )
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def number(entry: Entry, results: Results) -> float | None:
         return found["parameters"] / 1e6
     if entry.what == "step_ms":
         return found["step_ms"]
-    kept = "recall_still" if entry.what == "recall_still" else "mAP"
+    kept = entry.what if entry.what in ("recall_still", "steps_per_s") else "mAP"
     values = [found["conditions"][condition.name][kept] for condition in entry.conditions]
     if None in values:
         return None

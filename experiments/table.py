@@ -9,7 +9,7 @@ from experiments.world import World
 from saccade.evaluation.condition import Condition, Stepping, WindowKind
 from saccade.types import Counts
 
-What = Literal["mAP", "recall_still", "drop", "step_ms", "parameters"]
+What = Literal["mAP", "recall_still", "steps_per_s", "drop", "step_ms", "parameters"]
 RATES_HZ = (20.0, 40.0, 80.0, 100.0, 200.0)  # the paper's
 AT_20_HZ = Condition()  # where every window and every stepping is the same
 
@@ -26,7 +26,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Ours:
-    """A number of ours. mAP and recall_still are of one condition, drop is the mean loss of mAP from the first condition to the others."""
+    """A number of ours, of one condition; drop is the mean loss of mAP from the first condition to the others."""
 
     cell: str
     conditions: tuple[Condition, ...] = (AT_20_HZ,)

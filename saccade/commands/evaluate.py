@@ -42,6 +42,7 @@ def evaluate(
     window: Windows = "sliding",
     stepping: Steppings = "direct",
     counts: Counted = "plain",
+    min_rate: tuple[float, ...] = (0.0,),
     jitter: tuple[float, ...] = (0.0,),
     drop: tuple[float, ...] = (0.0,),
     reset_every: tuple[int, ...] = (0,),
@@ -68,6 +69,7 @@ def evaluate(
         window: Events of a frame. Sliding: as long as in training; disjoint: as long as the step; shrunk: so, but one per training window.
         stepping: State that a frame goes on from. Direct: of the frame before; interleaved: of the one a training window before.
         counts: Of frames. Scaled: windows shorter than in training count each event as often as they are shorter, up to the clip.
+        min_rate: Adaptive: a step once a tenth as many events came as there are pixels, but at least so often; --rates are then the most.
         jitter: Irregular frames: each step is longer or shorter by up to this fraction, 0 to below 1.
         drop: Lost frames: this share of them never arrives; the memory is told the true time.
         reset_every: Forget after so many frames, as the published memory does (21, or 10 for 1 Mpx); 0 = never.
@@ -84,7 +86,7 @@ def evaluate(
         device: Cpu, cuda, or auto.
         out: Folder for report.html, table.md, rates.png, evaluation.json, and what was detected; if not given, the table is only printed.
     """
-    conditions = conditions_of(rates, window, stepping, jitter, drop, reset_every, seed, counts)
+    conditions = conditions_of(rates, window, stepping, jitter, drop, reset_every, seed, counts, min_rate)
     if min(recordings, seed, processes) < 0 or batch < 1 or not label_rate > 0:
         given = f"--recordings {recordings}, --seed {seed}, --processes {processes}, --batch {batch}, --label-rate {label_rate:g}"
         raise InputError(f"{given}: expected 0 or more for the first three, at least 1 for the batch, and a label rate above 0")
@@ -184,10 +186,11 @@ def conditions_of(
     resets: Sequence[int] = (0,),
     seed: int = 0,
     counts: str = "plain",
+    slowest: Sequence[float] = (0.0,),
 ) -> list[Condition]:
     """Every combination once, rates innermost; chance has a seed only where there is chance."""
-    if not all((rates, jitters, drops, resets)):
-        raise InputError("--rates, --jitter, --drop, --reset-every: expected at least one number after each")
+    if not all((rates, slowest, jitters, drops, resets)):
+        raise InputError("--rates, --min-rate, --jitter, --drop, --reset-every: expected at least one number after each")
     windows, steppings = _chosen("window", window, WindowKind), _chosen("stepping", stepping, Stepping)
     counted = _chosen("counts", counts, Counts)
     combined = (
@@ -196,12 +199,13 @@ def conditions_of(
             window=cast(WindowKind, kind),
             stepping=cast(Stepping, step),
             counts=cast(Counts, how),
+            min_rate_hz=low,
             jitter=jitter,
             drop=drop,
             reset_every=reset,
             seed=seed if jitter or drop else 0,
         )
-        for kind, step, how, jitter, drop, reset, rate in product(windows, steppings, counted, jitters, drops, resets, rates)
+        for kind, step, how, low, jitter, drop, reset, rate in product(windows, steppings, counted, slowest, jitters, drops, resets, rates)
     )
     return list(dict.fromkeys(combined))
 

@@ -140,6 +140,15 @@ class EventRecording:
                 self._count(out[i], Events.join(pieces), int(starts_us[i]), int(ends_us[i]), sampling)
         return out
 
+    def event_counts(self, start_us: int, ends_us: Ends) -> tuple[Ends, int]:
+        """How many events came up to each of these ends since the one before, and how many pixels the sensor has: for adaptive rates."""
+        counts = np.zeros(len(ends_us), np.int64)
+        with self.open() as reader:
+            for events in reader.stream(start_us, int(ends_us[-1])):
+                inside = events.t[(events.t >= start_us) & (events.t < ends_us[-1])]
+                counts += np.bincount(np.searchsorted(ends_us, inside, "right"), minlength=len(counts))
+        return counts, self.size[0] * self.size[1]
+
     def _count(self, histogram: Histogram, events: Events, start_us: int, end_us: int, sampling: Sampling) -> None:
         tally = np.zeros((2, sampling.bins), np.int64)
         add_events(histogram, tally, events, start_us, end_us, CLIP, self.canvas, sampling.histogram)

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+from jaxtyping import Bool, Int64
+
 from saccade.types import InputError
 
 SHARE = 0.1  # of the sensor's pixels: as many events make a step due
@@ -20,6 +23,22 @@ class Pace:
     def due(self, elapsed_us: int, events: int, pixels: int) -> bool:
         enough = max(int(SHARE * pixels), 1) if self.events is None else self.events
         return elapsed_us >= self.most_us or events >= enough
+
+
+def steps_due(pace: Pace, ends_us: Int64[np.ndarray, "n"], events: Int64[np.ndarray, "n"], pixels: int) -> Bool[np.ndarray, "n"]:
+    """Which ends of a whole recording get a step, as a stream would choose them: the first, those that are due, what is left at the end.
+
+    events: how many came in the window's own period, up to its end.
+    """
+    due = np.zeros(len(ends_us), np.bool_)
+    last_us, since = None, 0
+    for i, (end_us, count) in enumerate(zip(ends_us.tolist(), events.tolist(), strict=True)):
+        since += count
+        if last_us is None or pace.due(end_us - last_us, since, pixels):
+            due[i], last_us, since = True, end_us, 0
+    if since:
+        due[-1] = True
+    return due
 
 
 def pace_of(min_rate_hz: float | None, max_rate_hz: float, events_per_step: int | None) -> Pace:

@@ -16,6 +16,7 @@ class Condition:
     window: WindowKind = "sliding"  # shrunk: the published way, a window of 1 / rate every training window; the other events are never seen
     stepping: Stepping = "direct"  # interleaved: each frame continues from the state written nearest to one training window before
     counts: Counts = "plain"  # scaled: those of a window shorter than in training, times as much as it is shorter
+    min_rate_hz: float = 0.0  # an adaptive rate, by activity as `Stream` has it, from this to rate_hz; 0 = constant
     jitter: float = 0.0  # each step is up to this fraction longer or shorter; disjoint windows follow it, others keep their length
     drop: float = 0.0  # share of the windows that are lost; the memory is told the true time since the last one
     reset_every: int = 0  # the memory ends after so many frames, as the published one does after 21 or 10; 0 = never
@@ -32,13 +33,25 @@ class Condition:
             raise InputError(f"condition: counts={self.counts!r} must be plain or scaled")
         if not (0 <= self.jitter < 1 and 0 <= self.drop < 1):
             raise InputError(f"condition: jitter={self.jitter!r} and drop={self.drop!r} must be at least 0 and below 1")
+        if self.min_rate_hz and not 1 <= self.min_rate_hz <= 1000:
+            raise InputError(
+                f"condition: min_rate_hz={self.min_rate_hz!r} must be from 1 to 1000 frames per second, or 0 for a constant rate"
+            )
+        if self.min_rate_hz and (self.jitter or self.drop or self.window == "shrunk"):
+            raise InputError("condition: an adaptive rate (min_rate_hz) has no jitter, no drop and no shrunk windows; leave them out")
         if self.reset_every < 0 or self.seed < 0:
             raise InputError(f"condition: reset_every={self.reset_every}, seed={self.seed} must be 0 or more")
 
     @property
     def name(self) -> str:
         """For tables and file names, e.g. sliding-direct-200Hz-drop0.2, disjoint-direct-200Hz-scaled."""
-        extras = (("jitter", self.jitter), ("drop", self.drop), ("reset", self.reset_every), ("seed", self.seed))
+        extras = (
+            ("from", self.min_rate_hz),
+            ("jitter", self.jitter),
+            ("drop", self.drop),
+            ("reset", self.reset_every),
+            ("seed", self.seed),
+        )
         counts = [] if self.counts == "plain" else [self.counts]
         said = (f"{name}{value:g}" for name, value in extras if value)
         return "-".join([self.window, self.stepping, f"{self.rate_hz:g}Hz", *counts, *said])

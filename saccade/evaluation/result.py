@@ -51,6 +51,7 @@ class Result:
     cost: Cost
     streaming: Scores | None = None  # against what was ready by then; None = no time per step was given or measured
     age_ms: float = 0.0  # mean time from the end of the scored frame to the label
+    steps_per_s: float = math.nan  # of a live stream, per second of recording: the rate, or what an adaptive one comes to
     by_still_s: tuple[Part, ...] = ()  # by the time since the object last made events
     by_speed_px_s: tuple[Part, ...] = ()  # where the labels know it
     curves: dict[str, tuple[float, ...]] = field(default_factory=dict)  # class -> precision at recall 0, 0.01 ... 1, overlap one half
@@ -94,6 +95,7 @@ class Series:
         """For tables and legends, e.g. "sliding, direct, drop 0.2"."""
         extras = {"jitter": self.common.jitter, "drop": self.common.drop, "reset every": self.common.reset_every, "seed": self.common.seed}
         counts = [] if self.common.counts == "plain" else [f"counts {self.common.counts}"]
+        counts += [f"adaptive from {self.common.min_rate_hz:g} Hz"] if self.common.min_rate_hz else []
         said = (f"{name} {value:g}" for name, value in extras.items() if value)
         return ", ".join([self.common.window, self.common.stepping, *counts, *said])
 

@@ -65,6 +65,7 @@ class Kept:
     frames: int  # that went through the network
     seconds: float
     recorded_s: float
+    steps: int = 0  # of a live stream: the windows of one phase
 
 
 def digest_of(detector: Detector) -> str:

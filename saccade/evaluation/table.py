@@ -61,7 +61,7 @@ def rates_table(evaluation: Evaluation, *beside: Evaluation) -> Table:
 def conditions_table(*evaluations: Evaluation) -> Table:
     """A row per condition with all of its scores and its cost."""
     header = (
-        "window, stepping", "rate", "mAP", "AP50", "AP75", "AR", "hidden", "streaming AP", "age, ms", "frames/s", "× real time",
+        "window, stepping", "rate", "mAP", "AP50", "AP75", "AR", "hidden", "streaming AP", "age, ms", "steps/s", "frames/s", "× real time",
     )  # fmt: skip
     rows = tuple(
         (name, f"{result.condition.rate_hz:g} Hz", *_scores(result)) for name, series in lines_of(*evaluations) for result in series.results
@@ -136,6 +136,7 @@ def _scores(result: Result) -> tuple[str, ...]:
         number(scores.recall_still),
         number(result.streaming.mAP if result.streaming else None),
         number(result.age_ms),
+        number(result.steps_per_s),
         significant(result.cost.frames_per_s),
         significant(result.cost.times_real_time),
     )

@@ -11,9 +11,10 @@ from jaxtyping import Bool, Int64
 from saccade.config import DetectorConfig
 from saccade.datasets.recording import Clip, Ends, Instants, LabelledRecording, Sampling
 from saccade.datasets.rules import Clock, thinned
+from saccade.deploy.adaptive import pace_of, steps_due
 from saccade.evaluation.condition import Condition
 from saccade.representation.histogram import scaled
-from saccade.types import Counts
+from saccade.types import Counts, InputError
 
 OLDEST_US = 5_000  # a frame that answers an instant of a regular rate ended at most so long before: as many phases are run as that takes
 SLACK_US = 1_000  # and at most so long after it: the clocks of labels aren't better than that
@@ -64,8 +65,8 @@ def timeline(
     """What is run of a recording, and the newest frame that had ended by each instant.
 
     A regular rate is run in several phases, shifted in time, if its frames would else be older than OLDEST_US: a slow rate isn't scored
-    for the age of its answers. Irregular ones have one phase, and their age counts. NEAREST: one phase, the frame nearest to each
-    instant, later ones too; for training, and for stored frames.
+    for the age of its answers. Irregular and adaptive ones have one phase, and their age counts. NEAREST: one phase, the frame nearest
+    to each instant, later ones too; for training, and for stored frames.
     """
     trained_us = recording.ends_us(sampling_of(config))
     instants_us = scored_instants(recording, label_rate_hz)
@@ -73,7 +74,9 @@ def timeline(
     first = _regular(recording, condition, config, trained_us)
     phases: tuple[Phase, ...] = (first,)
     slack_us = 0
-    if condition.jitter or condition.drop:
+    if condition.min_rate_hz:
+        phases = (_adaptive(first, condition, recording),)
+    elif condition.jitter or condition.drop:
         phases = (_irregular(first, condition, config, recording.name),)
     elif len(first.ends_us) > 1:
         step_us = float(first.ends_us[-1] - first.ends_us[0]) / (len(first.ends_us) - 1)
@@ -130,6 +133,22 @@ def _irregular(phase: Phase, condition: Condition, config: DetectorConfig, name:
         starts_us = _previous(ends_us, round(step_us)) if condition.window == "disjoint" else ends_us + lengths_us
     kept = random.random(len(ends_us)) >= condition.drop
     return replace(phase, starts_us=starts_us[kept], ends_us=ends_us[kept], regular=False)
+
+
+def _adaptive(phase: Phase, condition: Condition, recording: LabelledRecording) -> Phase:
+    """The ends at which a stream whose rate follows the activity would step."""
+    counted = getattr(recording, "event_counts", None)
+    if counted is None:
+        raise InputError(
+            f"{recording.name}: holds frames and no events, so no rate can follow its activity; use the recording it was made of"
+        )
+    if not len(phase.ends_us):
+        return phase
+    began_us = int(phase.ends_us[0]) - round(float(phase.sampling.step_us))
+    due = steps_due(pace_of(condition.min_rate_hz, condition.rate_hz, None), phase.ends_us, *counted(began_us, phase.ends_us))
+    ends_us = phase.ends_us[due]
+    starts_us = phase.starts_us[due] if condition.window == "sliding" else np.concatenate((phase.starts_us[:1], ends_us[:-1]))
+    return replace(phase, starts_us=starts_us, ends_us=ends_us, regular=False)
 
 
 def _shifted(phase: Phase, by_us: int) -> Phase:

@@ -139,7 +139,7 @@ def _open(detector: Detector, task: Task, recording: LabelledRecording, fingerpr
 
 
 def _finish(one: _Open) -> Kept:
-    kept = Kept(one.recording.name, one.fingerprint, one.frames, one.seconds, one.recorded_s)
+    kept = Kept(one.recording.name, one.fingerprint, one.frames, one.seconds, one.recorded_s, len(one.line.phases[0].ends_us))
     firsts = np.cumsum([0, *(part.wanted.sum() for part in one.passes)])
     places = [np.cumsum(part.wanted) - 1 for part in one.passes]
     rows = np.full(len(one.line.instants_us), -1, np.int64)

@@ -49,6 +49,26 @@ def test_a_stream_in_any_portions_is_the_evaluation(
         assert stream.counters.events == len(whole)
 
 
+@pytest.mark.parametrize(
+    ("window", "stepping"), [("sliding", "direct"), ("sliding", "interleaved"), ("disjoint", "direct"), ("disjoint", "interleaved")]
+)
+@pytest.mark.parametrize("events_per_s", [2_000, 20_000])
+def test_an_adaptive_stream_is_the_evaluation(tmp_path: Path, window: WindowKind, stepping: Stepping, events_per_s: int) -> None:
+    """It steps at the same ends, whether activity or the lowest rate makes them due, on the same events."""
+    part, built = recording(tmp_path, 1, seconds=0.4, events_per_s=events_per_s), detector("gs5-vit-nano")
+    condition = Condition(rate_hz=200, min_rate_hz=15, window=window, stepping=stepping)
+    line = timeline(part, condition, built.config)
+    (phase,) = line.phases
+    what = Pass(part, phase, steps_of(phase.ends_us, 50_000, stepping), np.ones(len(phase.ends_us), np.bool_))
+    expected = [one for found in run(built, [what], Decoding(threshold=0, nms_iou=1, maximum=1000)) for one in found.detections]
+    origin_us = part.truth.clock.grid(200).origin_us
+    stream = Stream(built, min_rate_hz=15, max_rate_hz=200, window=window, stepping=stepping, origin_us=origin_us, **EVERYTHING)
+    live = list(stream.run(part.path))
+    assert_same(live, expected)
+    assert (6 if events_per_s == 2_000 else 30) <= len(live) < 80
+    assert (line.frame >= 0).all()
+
+
 @pytest.mark.parametrize("window", ["sliding", "disjoint"])
 def test_portions_change_nothing(window: str) -> None:
     whole = events(span_us=300_000)

@@ -87,6 +87,24 @@ def test_recordings_that_go_through_together_are_those_that_go_alone(data: Datas
             assert_same(one, two, exactly=False)
 
 
+def test_an_adaptive_rate_says_what_it_came_to(data: Dataset, tmp_path: Path) -> None:
+    adaptive = Condition(rate_hz=200, min_rate_hz=10)
+    found = evaluate(untrained(), data, [PLAIN, Condition(rate_hz=200), adaptive], out=tmp_path, recordings=1)
+    constant, fast, between = (result.steps_per_s for result in found.results)
+    assert constant == pytest.approx(20, rel=0.1)
+    assert fast == pytest.approx(200, rel=0.1)
+    assert 10 <= between < fast
+    assert [series.name for series in found.series] == ["sliding, direct", "sliding, direct, adaptive from 10 Hz"]
+    assert all(0 <= answer.instant_us - answer.detections.time_us <= 100_000 for answer in said(tmp_path, adaptive))
+    with pytest.raises(InputError, match="swap them"):
+        evaluate(untrained(), data, [Condition(rate_hz=20, min_rate_hz=40)])
+    for wrong in ({"jitter": 0.1}, {"drop": 0.1}, {"window": "shrunk"}):
+        with pytest.raises(InputError, match="adaptive"):
+            Condition(rate_hz=200, min_rate_hz=10, **wrong)
+    with pytest.raises(InputError, match="1 to 1000"):
+        Condition(rate_hz=200, min_rate_hz=0.5)
+
+
 @pytest.mark.parametrize("chunk", [1, 7])
 @pytest.mark.parametrize("condition", [PLAIN, FAST, Condition(rate_hz=60, jitter=0.5, stepping="interleaved")], ids=lambda c: c.name)
 def test_any_chunks_give_the_same(data: Dataset, condition: Condition, chunk: int) -> None:
