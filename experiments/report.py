@@ -153,7 +153,8 @@ def _lines(axes: Any, sheet: Sheet, results: Results, highest: float) -> None:
         label = ", ".join(row.labels) if kept.any() else f"{', '.join(row.labels)}: {NOT_RUN}"
         axes.plot(rates_hz[kept], values[kept], color=colours[row.labels[:-1]], label=label, **style)
     axes.set_xscale("log")
-    axes.set_xticks(rates_hz, [f"{rate_hz:g}" for rate_hz in rates_hz])
+    crowded = np.diff(np.log(rates_hz), append=np.inf) < 0.05 * np.log(rates_hz[-1] / rates_hz[0])  # its number would touch the next one
+    axes.set_xticks(rates_hz, ["" if close else f"{rate_hz:g}" for rate_hz, close in zip(rates_hz, crowded, strict=True)])
     axes.minorticks_off()
     axes.set(xlabel="frames per second", ylabel="mAP", ylim=(0, highest))
     axes.grid(alpha=0.3)

@@ -34,6 +34,11 @@ def test_counts_are_another_condition() -> None:
     assert [condition.name for condition in found] == ["disjoint-direct-40Hz", "disjoint-direct-40Hz-scaled"]
 
 
+def test_constant_and_adaptive_rates_are_others() -> None:
+    found = conditions_of((20.0, 200.0), "sliding", "direct", slowest=(0.0, 5.0))
+    assert [(one.min_rate_hz, one.rate_hz) for one in found] == [(0, 20), (0, 200), (5, 20), (5, 200)]
+
+
 def test_chance_has_a_seed_only_where_there_is_chance() -> None:
     found = conditions_of((20.0,), "sliding", "direct", jitters=(0.0, 0.3), drops=(0.0,), resets=(0, 21), seed=7)
     assert found == [

@@ -9,7 +9,9 @@ import pytest
 from saccade.datasets.recording import Sampling
 from saccade.evaluation.condition import Condition, WindowKind
 from saccade.evaluation.timeline import OLDEST_US, Timeline, scored_instants, timeline
+from saccade.types import InputError
 from tests.evaluation.squares import START_US, recording
+from tests.make.recordings import painted
 from tests.training.make import Toy, tiny_config
 
 CONFIG = tiny_config()
@@ -38,6 +40,24 @@ def test_every_rate_answers_the_same_instants_in_time(tmp_path: Path, rate_hz: i
         step = 1e6 / rate_hz
         assert (lengths == 50_000).all() if window == "sliding" or rate_hz == 20 else (np.abs(lengths - step) <= 1).all()
     assert sum(line.wanted(number).sum() for number in range(len(line.phases))) == len(line.instants_us)
+
+
+def test_an_adaptive_rate_never_rests_longer_than_its_lowest(tmp_path: Path) -> None:
+    line = line_of(tmp_path, rate_hz=200, min_rate_hz=20)
+    (phase,) = line.phases
+    grid = line_of(tmp_path, rate_hz=200).phases[0].ends_us
+    assert set(phase.ends_us.tolist()) < set(grid.tolist())
+    assert phase.ends_us[0] == grid[0]
+    assert np.diff(phase.ends_us).max() == 50_000
+    assert (phase.ends_us - phase.starts_us == 50_000).all()
+    disjoint = line_of(tmp_path, rate_hz=200, min_rate_hz=20, window="disjoint").phases[0]
+    np.testing.assert_array_equal(disjoint.ends_us, phase.ends_us)
+    np.testing.assert_array_equal(disjoint.starts_us[1:], disjoint.ends_us[:-1])
+
+
+def test_frames_without_events_have_no_adaptive_rate() -> None:
+    with pytest.raises(InputError, match="holds frames and no events"):
+        timeline(painted("one", 20), Condition(rate_hz=20, min_rate_hz=5), CONFIG)
 
 
 def test_shrunk_windows_are_the_end_of_the_trained_ones(tmp_path: Path) -> None:
