@@ -203,7 +203,7 @@ def _facts(job: Job, world: World, evaluation: Evaluation) -> dict[str, Any]:
             result.condition.name: {
                 **{name: _number(getattr(result.scores, name)) for name in ("mAP", "ap50", "ap75", "recall", "recall_still")},
                 "age_ms": _number(result.age_ms),
-                "steps_per_s": _number(result.steps_per_s),
+                "steps_per_s": _number(result.cost.steps_per_s),
                 "frames_per_s": _number(result.cost.frames_per_s),
             }
             for result in evaluation.results

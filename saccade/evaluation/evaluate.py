@@ -98,14 +98,18 @@ def _result(task: Task, kept: Sequence[Kept], folder: Path, rules: Protocol) -> 
     answers = list(answers_at(folder, task.condition))
     classes, columns = task.classes, columns_of(answers, len(task.classes), rules)
     ages_us = [answer.instant_us - answer.detections.time_us for answer in answers if answer.detections.time_us != EARLIEST_US]
-    recorded_s = sum(one.recorded_s for one in kept)
     step_ms = None if task.step_us is None else task.step_us / 1000
     return Result(
         condition=task.condition,
         scores=scores_of(columns, classes),
-        cost=Cost(sum(one.frames for one in kept), sum(one.seconds for one in kept), recorded_s, step_ms),
+        cost=Cost(
+            frames=sum(one.frames for one in kept),
+            seconds=sum(one.seconds for one in kept),
+            recorded_s=sum(one.recorded_s for one in kept),
+            step_ms=step_ms,
+            steps=sum(one.steps for one in kept),
+        ),
         streaming=score_late(answers, classes, rules),
-        steps_per_s=sum(one.steps for one in kept) / recorded_s if recorded_s else float("nan"),
         age_ms=sum(ages_us) / len(ages_us) / 1000 if ages_us else float("nan"),
         by_still_s=parts_by_still(columns),
         by_speed_px_s=parts_by_speed(columns),

@@ -23,14 +23,21 @@ class Cost:
     seconds: float  # of computing: frames, network, boxes
     recorded_s: float  # length of the recordings
     step_ms: float | None = None  # one step alone, batch 1: what the latency-aware score supposes
+    steps: int = 0  # that a live stream would make: not in several phases, and all of its chains
 
     @property
     def frames_per_s(self) -> float:
         return self.frames / self.seconds if self.seconds else float("nan")
 
     @property
+    def steps_per_s(self) -> float:
+        """Of a live stream, per second of recording: the rate, or what an adaptive one comes to."""
+        return self.steps / self.recorded_s if self.steps and self.recorded_s else float("nan")
+
+    @property
     def times_real_time(self) -> float:
-        return self.recorded_s / self.seconds if self.seconds else float("nan")
+        """How many live streams at this rate the speed would serve."""
+        return self.frames_per_s / self.steps_per_s
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,6 @@ class Result:
     cost: Cost
     streaming: Scores | None = None  # against what was ready by then; None = no time per step was given or measured
     age_ms: float = 0.0  # mean time from the end of the scored frame to the label
-    steps_per_s: float = math.nan  # of a live stream, per second of recording: the rate, or what an adaptive one comes to
     by_still_s: tuple[Part, ...] = ()  # by the time since the object last made events
     by_speed_px_s: tuple[Part, ...] = ()  # where the labels know it
     curves: dict[str, tuple[float, ...]] = field(default_factory=dict)  # class -> precision at recall 0, 0.01 ... 1, overlap one half

@@ -136,7 +136,7 @@ def _scores(result: Result) -> tuple[str, ...]:
         number(scores.recall_still),
         number(result.streaming.mAP if result.streaming else None),
         number(result.age_ms),
-        number(result.steps_per_s),
+        number(result.cost.steps_per_s),
         significant(result.cost.frames_per_s),
         significant(result.cost.times_real_time),
     )

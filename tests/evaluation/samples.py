@@ -48,7 +48,11 @@ def result(mAP: float, hidden: float = 41.0, *, streaming: float | None = None, 
         condition=Condition(**condition),
         scores=scores(mAP, hidden),
         cost=Cost(
-            frames=int(136 * rate_hz), seconds=0.012 * 136 * rate_hz + 5, recorded_s=136.0, step_ms=None if streaming is None else 11.3
+            frames=int(136 * rate_hz),
+            seconds=0.012 * 136 * rate_hz + 5,
+            recorded_s=136.0,
+            step_ms=None if streaming is None else 11.3,
+            steps=int(136 * rate_hz),
         ),
         streaming=None if streaming is None else scores(streaming, hidden),
         age_ms=0.0,

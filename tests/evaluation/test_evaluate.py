@@ -90,7 +90,7 @@ def test_recordings_that_go_through_together_are_those_that_go_alone(data: Datas
 def test_an_adaptive_rate_says_what_it_came_to(data: Dataset, tmp_path: Path) -> None:
     adaptive = Condition(rate_hz=200, min_rate_hz=10)
     found = evaluate(untrained(), data, [PLAIN, Condition(rate_hz=200), adaptive], out=tmp_path, recordings=1)
-    constant, fast, between = (result.steps_per_s for result in found.results)
+    constant, fast, between = (result.cost.steps_per_s for result in found.results)
     assert constant == pytest.approx(20, rel=0.1)
     assert fast == pytest.approx(200, rel=0.1)
     assert 10 <= between < fast
@@ -143,6 +143,16 @@ def test_one_chain_is_run_as_it_is(data: Dataset) -> None:
     for condition in (PLAIN, Condition(rate_hz=200), Condition(rate_hz=10, stepping="interleaved")):
         for what in passes_of(recording, timeline(recording, condition, detector.config, 20), condition, 50_000):
             assert lean(what) is what
+
+
+def test_speed_is_that_of_a_live_stream(data: Dataset) -> None:
+    """Neither chains that weren't run nor phases that were run beside one another count for it."""
+    conditions = [Condition(rate_hz=200), Condition(rate_hz=200, stepping="interleaved"), Condition(rate_hz=5)]
+    direct, chains, slow = (result.cost for result in evaluate(untrained(), data, conditions, recordings=1).results)
+    assert chains.steps == direct.steps == direct.frames > 5 * chains.frames
+    assert slow.frames > 3 * slow.steps
+    for cost, rate_hz in ((direct, 200), (chains, 200), (slow, 5)):
+        assert cost.times_real_time == pytest.approx(cost.frames_per_s / rate_hz, rel=0.3)
 
 
 @pytest.mark.parametrize("memory", TEMPORAL_LAYERS)
