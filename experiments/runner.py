@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.table import Cell, Experiment
 from experiments.variant import detector_of, settings_of
@@ -17,6 +17,9 @@ from saccade.events.files import replacing
 from saccade.training.log import METRICS, read_metrics
 from saccade.training.settings import TrainingSettings
 from saccade.types import InputError
+
+if TYPE_CHECKING:
+    from saccade.model.weights import Weights
 
 WEIGHTS = "final.safetensors"  # the last average of the weights: no cell chooses its best by validation
 Progress = Callable[[str, float], None]
@@ -52,10 +55,14 @@ class Job:
         return self.given or self.folder / WEIGHTS
 
     @property
+    def trained(self) -> bool:
+        return self.given is not None or (self.folder / WEIGHTS).exists()
+
+    @property
     def status(self) -> str:
         if self.file.exists():
             return "done"
-        if self.given or (self.folder / WEIGHTS).exists():
+        if self.trained:
             return "trained"
         rows = read_metrics(self.folder / METRICS)
         return f"step {rows[-1]['step']} of {self.settings.steps}" if rows else "not run"
@@ -91,15 +98,15 @@ def _jobs(experiment: Experiment, world: World, plan: Plan, split: str, data: di
         )
 
 
-def _read(names: Sequence[str]) -> dict[str, Any]:
+def _read(names: Sequence[str]) -> dict[str, "Weights"]:
     if not names:
-        return {}
+        return {}  # and nobody waits for torch
     from saccade.model.weights import read_weights
 
     return {name: read_weights(name) for name in names}
 
 
-def _fits(weights: Any, config: DetectorConfig, settings: TrainingSettings) -> bool:
+def _fits(weights: "Weights", config: DetectorConfig, settings: TrainingSettings) -> bool:
     """Whether this training would give these weights: by the notes in their file, which say all but the data."""
     told, asked = weights.training, json.loads(json.dumps(settings.binding()))
     return weights.config.backbone == config.backbone and told.get("settings") == asked and told.get("steps") == settings.steps
@@ -150,7 +157,7 @@ def train(job: Job, world: World) -> None:
     """From the last checkpoint, if there is one."""
     from saccade.training.loop import fit
 
-    if job.status != "trained":
+    if not job.trained:
         fit(open_dataset(world.folder, "train"), None, job.folder, job.settings, job.config)
 
 
