@@ -171,7 +171,8 @@ def _check(
     for condition in conditions:
         if condition.min_rate_hz > condition.rate_hz:
             raise InputError(
-                f"evaluate: {condition.name}: an adaptive rate from {condition.min_rate_hz:g} to {condition.rate_hz:g} Hz; swap them"
+                f"evaluate: {condition.name}: an adaptive rate from {condition.min_rate_hz:g} to {condition.rate_hz:g} Hz; swap them, or "
+                "leave out the rates below the lowest"
             )
     if batch < 1 or processes < 1 or recordings < 0 or not label_rate_hz > 0:
         raise InputError(
