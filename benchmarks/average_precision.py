@@ -10,11 +10,11 @@ from functools import partial
 import numpy as np
 
 from benchmarks.histogram import best
-from saccade.evaluation.answers import Answer
-from saccade.evaluation.average_precision import average_precision, score
-from saccade.evaluation.breakdown import parts_by_still
-from saccade.evaluation.columns import columns_of
-from saccade.evaluation.protocol import PROTOCOLS
+from saccade.evaluation.run.answers import Answer
+from saccade.evaluation.score.average_precision import average_precision, score
+from saccade.evaluation.score.breakdown import parts_by_still
+from saccade.evaluation.score.columns import columns_of
+from saccade.evaluation.score.protocol import PROTOCOLS
 from saccade.types import Detections, Labels
 
 CLASSES = ("car", "pedestrian", "two-wheeler")

@@ -16,9 +16,9 @@ from benchmarks.temporal import best_times
 from saccade.config import presets
 from saccade.detection.boxes import Target
 from saccade.detection.loss import loss
+from saccade.machine import keep_freed_memory
 from saccade.model.backbone import Stage
 from saccade.model.detector import Detector
-from saccade.pages import keep_freed_memory
 
 MODELS = ("s5-vit-b", "s5-vit-s", "rvt-b")
 Inputs = tuple[object, ...]

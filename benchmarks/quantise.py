@@ -13,19 +13,19 @@ import numpy as np
 from saccade.config import DetectorConfig
 from saccade.datasets.open import open_dataset
 from saccade.datasets.recording import Dataset, LabelledRecording
-from saccade.deploy.export import export_detector
-from saccade.deploy.quantise import quantise_onnx
-from saccade.deploy.runtime import Runtime, open_runtime
 from saccade.detection.decode import decode_rows
-from saccade.evaluation.answers import Answer
-from saccade.evaluation.average_precision import average_precision
-from saccade.evaluation.condition import Condition
-from saccade.evaluation.run import Pass, passes_of
-from saccade.evaluation.store import nothing_found
-from saccade.evaluation.timeline import Timeline, sampling_of, timeline
-from saccade.model.weights import find_weights, load_detector
+from saccade.evaluation.run.answers import Answer
+from saccade.evaluation.run.condition import Condition
+from saccade.evaluation.run.passes import Pass, passes_of
+from saccade.evaluation.run.store import nothing_found
+from saccade.evaluation.run.timeline import Timeline, sampling_of, timeline
+from saccade.evaluation.score.average_precision import average_precision
+from saccade.export.graph import export_detector
+from saccade.export.quantise import quantise_onnx
+from saccade.export.runtime import Runtime, open_runtime
 from saccade.representation.canvas import Canvas
 from saccade.types import InputError
+from saccade.weights.load import find_weights, load_detector
 
 THRESHOLD = 0.001
 

@@ -19,13 +19,13 @@ import torch
 
 import saccade
 from saccade.config import presets
-from saccade.deploy.export import export_detector
-from saccade.deploy.quantise import quantise_onnx
-from saccade.deploy.runtime import Runtime, RuntimeName, open_runtime
-from saccade.deploy.stream import Stream
+from saccade.export.graph import export_detector
+from saccade.export.quantise import quantise_onnx
+from saccade.export.runtime import Runtime, RuntimeName, open_runtime
 from saccade.model.detector import Detector
 from saccade.model.stepping import Stepping
 from saccade.representation.canvas import Canvas
+from saccade.stream.stream import Stream
 from saccade.types import Events, InputError
 
 CLIP = Path(__file__).parents[2] / "shared/data/gen1/clip_td.dat"

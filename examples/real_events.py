@@ -14,15 +14,15 @@ import tyro
 
 import saccade
 from saccade.datasets.labels import RawLabels, read_boxes
-from saccade.deploy.runtime import open_runtime
-from saccade.deploy.tiles import open_stream
 from saccade.detection.boxes import iou
 from saccade.detection.matching import best_pairs
 from saccade.events.reader import Reader
-from saccade.model.weights import find_weights
+from saccade.export.runtime import open_runtime
+from saccade.outputs.boxes import BoxedFrame, write_boxed_sheet
 from saccade.representation.histogram import stacked_histogram
+from saccade.stream.tiles import open_stream
 from saccade.types import Detections, InputError, Window
-from saccade.viewer.boxes import BoxedFrame, write_boxed_sheet
+from saccade.weights.load import find_weights
 
 SHOWN = 3  # frames of each rate in the picture
 OVERLAP = 0.5

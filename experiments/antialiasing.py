@@ -9,7 +9,7 @@ from experiments.table import RATES_HZ, Cell, Experiment, Ours, Row, Sheet, in_h
 from experiments.variant import NAMES, Variant
 from experiments.world import World
 from saccade.config import Memory
-from saccade.evaluation.condition import WindowKind
+from saccade.evaluation.run.condition import WindowKind
 
 MEMORIES: tuple[Memory, ...] = ("s5", "s4d")
 WINDOWS: tuple[WindowKind, ...] = ("sliding", "disjoint", "shrunk")

@@ -10,7 +10,7 @@ from experiments.table import AT_20_HZ, RATES_HZ, Cell, Experiment, Ours, Row, S
 from experiments.variant import NAMES, Variant
 from experiments.world import World
 from saccade.config import Memory
-from saccade.evaluation.condition import Condition, Stepping, WindowKind
+from saccade.evaluation.run.condition import Condition, Stepping, WindowKind
 from saccade.types import Counts
 
 # Model, data set -> mAP at 20, 40, 80, 100, 200 Hz on the test set, mean drop

@@ -10,7 +10,7 @@ import numpy as np
 from experiments.runner import Job
 from experiments.table import Entry, Experiment, Ours, Sheet
 from experiments.world import World
-from saccade.events.files import replacing
+from saccade.files import replacing
 
 NOT_RUN = "not run"
 Results = Mapping[str, dict[str, Any] | None]  # by cell, None = not run

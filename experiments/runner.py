@@ -13,13 +13,13 @@ from experiments.world import World
 from saccade.config import DetectorConfig
 from saccade.datasets.open import open_dataset
 from saccade.evaluation.result import Evaluation
-from saccade.events.files import replacing
+from saccade.files import replacing
 from saccade.training.log import METRICS, read_metrics
 from saccade.training.settings import TrainingSettings
 from saccade.types import InputError
 
 if TYPE_CHECKING:
-    from saccade.model.weights import Weights
+    from saccade.weights.load import Weights
 
 WEIGHTS = "final.safetensors"  # the last average of the weights: no cell chooses its best by validation
 Progress = Callable[[str, float], None]
@@ -101,7 +101,7 @@ def _jobs(experiment: Experiment, world: World, plan: Plan, split: str, data: di
 def _read(names: Sequence[str]) -> dict[str, "Weights"]:
     if not names:
         return {}  # and nobody waits for torch
-    from saccade.model.weights import read_weights
+    from saccade.weights.load import read_weights
 
     return {name: read_weights(name) for name in names}
 
@@ -184,7 +184,7 @@ def score(job: Job, world: World, plan: Plan, progress: Progress | None = None) 
 
 def _facts(job: Job, world: World, evaluation: Evaluation) -> dict[str, Any]:
     """What the cell found, and what is needed to find it again."""
-    from saccade.model.weights import load_detector
+    from saccade.weights.load import load_detector
 
     settings = job.settings
     steps = [row for row in read_metrics(job.folder / METRICS) if row["kind"] == "train"]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from experiments.variant import Variant
 from experiments.world import World
-from saccade.evaluation.condition import Condition, Stepping, WindowKind
+from saccade.evaluation.run.condition import Condition, Stepping, WindowKind
 from saccade.types import Counts
 
 What = Literal["mAP", "recall_still", "steps_per_s", "drop", "step_ms", "parameters"]

@@ -5,11 +5,17 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal, cast, get_args
 
-from saccade.plain import from_plain
+from saccade.files import from_plain
 from saccade.types import InputError
 
 Memory = Literal["s5", "s4d", "s4", "gs5", "lstm", "none"]
 Mixing = Literal["attention", "convnext", "ssm2d"]
+
+
+def round_up(side: int, multiple: int) -> int:
+    """The least multiple of MULTIPLE that is at least SIDE."""
+    return -(-side // multiple) * multiple
+
 
 GEN1_CLASSES = ("car", "pedestrian")
 ONE_MPX_CLASSES = ("pedestrian", "two-wheeler", "car")
@@ -63,6 +69,10 @@ class BackboneConfig:
         """Sides of the input must be multiples of this; `encode` pads with zeros at the bottom and right."""
         return 32 * self.split
 
+    def padded(self, height: int, width: int) -> tuple[int, int]:
+        """(height, width) of the frames that `encode` works on."""
+        return round_up(height, self.multiple), round_up(width, self.multiple)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DetectorConfig:
@@ -75,6 +85,7 @@ class DetectorConfig:
     classes: tuple[str, ...] = GEN1_CLASSES
     window_us: int = 50_000  # length of a window, and the time that dt = 1 stands for
     bins: int = 10  # per window and polarity
+    clip: int = 10  # counts of a frame end here
     histogram: Literal["exact", "published"] = "exact"  # published: bins from the first to the last event, counters that wrap
     halved: Literal["no", "events", "published"] = "no"  # the sensor at half resolution, as for 1 Mpx; published: odd pixels only
     trained_size: tuple[int, int] | None = None  # width and height of the frames of the training; others work, objects should look as large
@@ -87,7 +98,7 @@ class DetectorConfig:
             raise InputError(f"{self.name}: classes={self.classes} must be at least one name, and each once")
         if self.trained_size is not None and min(self.trained_size) < 1:
             raise InputError(f"{self.name}: trained_size={self.trained_size} must be a width and a height of at least 1 pixel")
-        for name in ("bottlenecks", "head_width", "window_us", "bins"):
+        for name in ("bottlenecks", "head_width", "window_us", "bins", "clip"):
             if getattr(self, name) < 1:
                 raise InputError(f"{self.name}: {name}={getattr(self, name)} must be positive")
 

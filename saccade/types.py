@@ -14,6 +14,7 @@ Boxes = Float32[np.ndarray, "n 4"]  # left, top, right, bottom in pixels of the 
 Scores = Float32[np.ndarray, "n"]
 Ids = Int64[np.ndarray, "n"]  # classes or tracks
 Stepping = Literal["direct", "interleaved"]  # state that a frame goes on from: of the frame before, of the one a training window before
+Faults = Literal["raise", "skip"]  # what damaged input and jumps of time do: InputError, or left out and counted
 Counts = Literal["plain", "scaled"]  # of a frame: as they are, or as many as its window would have if it were as long as in training
 
 DTYPES = np.dtype(np.int64), np.dtype(np.uint16), np.dtype(np.uint16), np.dtype(np.bool_)
@@ -54,6 +55,17 @@ class Events:
     def __iter__(self) -> "Iterator[Events]":
         """Itself, as a source of one chunk: what takes a recording takes a piece of one, too."""
         return iter((self,))
+
+    @property
+    def ordered(self) -> bool:
+        """Whether no event is older than the one before it."""
+        return not (self.t[1:] < self.t[:-1]).any()
+
+    def between(self, start_us: int, end_us: int, ordered: bool | None = None) -> "Events":
+        """The events of [start_us, end_us). ORDERED: whether they are in the order of time, if the caller knows; slices share memory."""
+        if self.ordered if ordered is None else ordered:
+            return Events.__getitem__(self, slice(int(self.t.searchsorted(start_us)), int(self.t.searchsorted(end_us))))
+        return Events.__getitem__(self, (self.t >= start_us) & (self.t < end_us))
 
     @classmethod
     def empty(cls, width: int, height: int) -> "Events":

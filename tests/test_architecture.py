@@ -13,8 +13,8 @@ PACKAGE = ROOT / "saccade"
 
 # In the order in which data flows: a module imports only from its own layer or from those before it.
 LAYERS = [
-    "types", "compiled", "pages", "plain", "trial", "config", "samples", "events", "representation", "model", "detection", "deploy",
-    "simulate", "datasets", "evaluation", "training", "viewer", "commands", "cli",
+    "types", "files", "machine", "pool", "config", "samples", "events", "representation", "model", "detection", "weights", "export",
+    "sources", "stream", "outputs", "simulate", "datasets", "evaluation", "training", "commands", "cli",
 ]  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

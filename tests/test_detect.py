@@ -22,14 +22,14 @@ from saccade.config import s5_vit_nano
 from saccade.datasets.coco import read_coco
 from saccade.datasets.label_csv import read_csv
 from saccade.datasets.labels import RawLabels, read_boxes
-from saccade.deploy.outputs_text import read_json_lines
-from saccade.deploy.stream import Stream
 from saccade.events.open import open_events
 from saccade.events.write import write_events
 from saccade.model.detector import Detector
-from saccade.model.weights import load_detector, save_detector
+from saccade.outputs.text import read_json_lines
 from saccade.samples import STREET, shipped_weights
+from saccade.stream.stream import Stream
 from saccade.types import Detections, Events, InputError
+from saccade.weights.load import load_detector, save_detector
 from tests.make.events import random_events
 
 ROOT = Path(__file__).parents[1]

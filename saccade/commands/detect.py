@@ -17,17 +17,17 @@ from tqdm import tqdm
 from saccade.commands.recordings import AS_STATED, Reading, Recording
 from saccade.commands.simulate import size_of
 from saccade.commands.weights import WeightsFile
+from saccade.pool import stop_signals
 from saccade.representation.windows import WindowKind
-from saccade.training.stop import stop_signals
 from saccade.types import Counts, Events, InputError, Stepping
 
 if TYPE_CHECKING:
     from saccade.config import DetectorConfig
-    from saccade.deploy.outputs import Output, Outputs, Run
-    from saccade.deploy.stream import Stream
-    from saccade.deploy.tiles import Tiled
     from saccade.events.reader import Reader
-    from saccade.viewer.backdrop import Backdrop
+    from saccade.outputs.backdrop import Backdrop
+    from saccade.outputs.outputs import Output, Outputs, Run
+    from saccade.stream.stream import Stream
+    from saccade.stream.tiles import Tiled
 
 From = Annotated[float | None, tyro.conf.arg(name="from")]
 To = Annotated[float | None, tyro.conf.arg(name="to")]
@@ -102,11 +102,11 @@ def detect(
     known = None if size is None else size_of(size)
     paths = out or _standard(recording)
     check_outputs(paths, recording, overwrite)
-    from saccade.deploy.outputs import Run
-    from saccade.deploy.runtime import open_runtime
-    from saccade.deploy.tiles import open_stream
-    from saccade.model.weights import find_weights
-    from saccade.viewer.backdrop import Backdrop
+    from saccade.export.runtime import open_runtime
+    from saccade.outputs.backdrop import Backdrop
+    from saccade.outputs.outputs import Run
+    from saccade.stream.tiles import open_stream
+    from saccade.weights.load import find_weights
 
     file = find_weights(weights)
     with opening.open(recording) as reader:
@@ -198,12 +198,12 @@ def check_outputs(paths: tuple[Path, ...], recording: Path, overwrite: bool) -> 
 
 def open_outputs(paths: tuple[Path, ...], run: "Run") -> "Outputs":
     """By suffix; all or none."""
-    from saccade.deploy.outputs import Outputs
-    from saccade.deploy.outputs_arrays import Boxes, Coco
-    from saccade.deploy.outputs_text import Csv, JsonLines, StandardOutput
-    from saccade.viewer.detections_video import Video
-    from saccade.viewer.foxglove import Mcap
-    from saccade.viewer.rerun_log import Rrd
+    from saccade.outputs.arrays import Boxes, Coco
+    from saccade.outputs.detections_video import Video
+    from saccade.outputs.foxglove import Mcap
+    from saccade.outputs.outputs import Outputs
+    from saccade.outputs.rerun_log import Rrd
+    from saccade.outputs.text import Csv, JsonLines, StandardOutput
 
     kinds: dict[str, type[Output]] = {
         ".mp4": Video, ".jsonl": JsonLines, ".csv": Csv, ".json": Coco, ".npy": Boxes, ".mcap": Mcap, ".rrd": Rrd,

@@ -16,17 +16,17 @@ from saccade.commands.data import Folder, Split
 from saccade.commands.weights import WeightsFile
 from saccade.datasets.open import Kind, fixed_sampling, open_dataset
 from saccade.datasets.recording import Dataset, Sampling
-from saccade.evaluation.condition import Condition, WindowKind
-from saccade.evaluation.gallery import Gallery, Pixels
-from saccade.evaluation.mistakes import Mistake, worst_mistakes
-from saccade.evaluation.plot import plot_rates
-from saccade.evaluation.protocol import protocol_of
-from saccade.evaluation.report import write_report
 from saccade.evaluation.result import Evaluation, write_evaluation
-from saccade.evaluation.table import conditions_table, described, markdown, rates_table, to_text
-from saccade.events.files import replacing
+from saccade.evaluation.run.condition import Condition, WindowKind
+from saccade.evaluation.score.mistakes import Mistake, worst_mistakes
+from saccade.evaluation.score.protocol import protocol_of
+from saccade.evaluation.show.gallery import Gallery, Pixels
+from saccade.evaluation.show.plot import plot_rates
+from saccade.evaluation.show.report import write_report
+from saccade.evaluation.show.table import conditions_table, described, markdown, rates_table, to_text
+from saccade.files import replacing
+from saccade.outputs.picture import colours
 from saccade.types import Counts, InputError, Stepping
-from saccade.viewer.picture import colours
 
 Windows = Annotated[str, tyro.conf.arg(metavar="sliding,disjoint,shrunk")]
 Counted = Annotated[str, tyro.conf.arg(metavar="plain,scaled")]
@@ -90,7 +90,7 @@ def evaluate(
     if min(recordings, seed, processes) < 0 or batch < 1 or not label_rate > 0:
         given = f"--recordings {recordings}, --seed {seed}, --processes {processes}, --batch {batch}, --label-rate {label_rate:g}"
         raise InputError(f"{given}: expected 0 or more for the first three, at least 1 for the batch, and a label rate above 0")
-    from saccade.model.weights import load_detector
+    from saccade.weights.load import load_detector
 
     opened = open_dataset(dataset, split, kind, halve=load_detector(weights).config.halved)
     opened = replace(opened, recordings=opened.recordings[: recordings or None])

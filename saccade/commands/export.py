@@ -44,9 +44,9 @@ def export(
     if out.exists() and not overwrite:
         raise InputError(f"{out}: exists already; give another name, or --overwrite to replace it")
     asked = None if size is None else size_of(size)
-    from saccade.deploy.export import SUFFIXES, export_detector
-    from saccade.deploy.fit import known_size
-    from saccade.model.weights import load_detector
+    from saccade.export.graph import SUFFIXES, export_detector
+    from saccade.stream.fit import known_size
+    from saccade.weights.load import load_detector
 
     if out.suffix not in SUFFIXES:
         raise InputError(f"{out}: expected a name that ends in {' or '.join(SUFFIXES)}")
@@ -66,9 +66,9 @@ def calibration_frames(path: Path, config: "DetectorConfig", height: int, width:
 
     import numpy as np
 
-    from saccade.deploy.fit import canvas_for
     from saccade.events.open import open_events
     from saccade.representation.frames import frames
+    from saccade.stream.fit import canvas_for
 
     multiple = config.backbone.multiple
     padded = -(-width // multiple) * multiple, -(-height // multiple) * multiple

@@ -16,10 +16,10 @@ from saccade.events.reader import Reader
 from saccade.events.report import report, report_mended
 from saccade.events.statistics import measure
 from saccade.events.write import check_target, write_events
+from saccade.outputs.picture import spread, write_sheet
+from saccade.outputs.video import FASTEST_FPS, write_video
 from saccade.representation.frames import frames
 from saccade.types import Events, InputError
-from saccade.viewer.picture import spread, write_sheet
-from saccade.viewer.video import FASTEST_FPS, write_video
 
 Recording = Annotated[
     Path, tyro.conf.Positional, tyro.conf.arg(metavar="RECORDING", help="Any event recording: DAT, RAW, HDF5, AEDAT4, ...")

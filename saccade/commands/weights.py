@@ -8,7 +8,7 @@ import tyro
 from saccade.types import InputError
 
 if TYPE_CHECKING:
-    from saccade.model.weights import Weights
+    from saccade.weights.load import Weights
 
 WeightsFile = Annotated[
     Path | str,
@@ -27,7 +27,7 @@ def weights(file: WeightsFile, *, save: Path | None = None, half: bool = False, 
         half: Write matrices in half precision, for half the size; computing stays in full precision.
         overwrite: Replace the file of --save if it exists.
     """
-    from saccade.model.weights import find_weights, load_detector, read_weights, save_detector
+    from saccade.weights.load import find_weights, load_detector, read_weights, save_detector
 
     if half and save is None:
         raise InputError("--half: says how to write weights; give --save OUT.safetensors as well")

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import UInt8
 
-from saccade.compiled import compiled
+from saccade.machine import compiled
 from saccade.types import Boxes, InputError, Labels, Scores
 
 Frames = UInt8[np.ndarray, "T channels height width"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from saccade.datasets.label_csv import TIMES, first_event_us
 from saccade.datasets.labels import RawLabels, from_columns
-from saccade.events.files import check_readable
+from saccade.files import check_readable
 from saccade.types import InputError
 
 EXPECTED = (

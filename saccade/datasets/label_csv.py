@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from saccade.datasets.labels import RawLabels, from_columns
-from saccade.events.files import check_readable
 from saccade.events.open import open_events
+from saccade.files import check_readable
 from saccade.types import InputError
 
 UNITS = (("us", 1.0), ("ms", 1e3), ("s", 1e6))

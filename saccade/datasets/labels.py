@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from saccade.events.files import check_readable
+from saccade.files import check_readable
 from saccade.types import Ids, InputError, Scores, Times
 
 Corners = Float64[np.ndarray, "n 4"]  # left, top, right, bottom

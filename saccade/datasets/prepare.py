@@ -16,9 +16,8 @@ from saccade.datasets.prepared import SETTINGS, read_settings, save_truth, setti
 from saccade.datasets.raw_events import EventRecording
 from saccade.datasets.recording import Dataset, LabelledRecording, Sampling
 from saccade.datasets.stored import COMPRESSION
-from saccade.events.disk import explain_full_disk
-from saccade.events.files import replacing
 from saccade.events.write import write_events
+from saccade.files import explain_full_disk, replacing
 from saccade.types import InputError
 
 What = Literal["frames", "events"]

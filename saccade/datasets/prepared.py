@@ -16,7 +16,7 @@ from saccade.datasets.recording import Clip, Dataset, Ends, Instants, LabelledRe
 from saccade.datasets.rules import Clock, Truth
 from saccade.datasets.splits import Selection
 from saccade.datasets.stored import frame_shape, place, read_frames
-from saccade.events.files import replacing
+from saccade.files import replacing
 from saccade.types import InputError, Labels
 
 SETTINGS = "prepared.json"

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Int64
 
 from saccade.datasets.recording import Clip, Ends
-from saccade.events.files import check_readable
 from saccade.events.hdf5 import H5PY_ERRORS
+from saccade.files import check_readable
 from saccade.types import InputError
 
 # Of bytes that are mostly zero, measured on real frames: a third quicker to read and a tenth to a third smaller than level 1 with

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from saccade.compiled import compiled
+from saccade.machine import compiled
 from saccade.types import InputError
 
 

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from saccade.compiled import compiled
 from saccade.detection.boxes import area
 from saccade.detection.boxes import iou as overlaps
+from saccade.machine import compiled
 
 
 def nms(

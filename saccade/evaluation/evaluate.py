@@ -12,21 +12,21 @@ import torch
 
 from saccade.datasets.open import check_halving, fixed_sampling
 from saccade.datasets.recording import Dataset, LabelledRecording
-from saccade.evaluation.average_precision import score_late, scores_of
-from saccade.evaluation.breakdown import curves, parts_by_speed, parts_by_still
-from saccade.evaluation.columns import columns_of
-from saccade.evaluation.condition import Condition
-from saccade.evaluation.protocol import Protocol, protocol_of
 from saccade.evaluation.result import Cost, Evaluation, Result
-from saccade.evaluation.run import Decoding, measured_step_ms
-from saccade.evaluation.store import Kept, Task, answers_at, digest_of, write_manifest
-from saccade.evaluation.timeline import sampling_of, timeline
-from saccade.evaluation.work import Job, work
-from saccade.events.files import replacing
+from saccade.evaluation.run.condition import Condition
+from saccade.evaluation.run.passes import Decoding, measured_step_ms
+from saccade.evaluation.run.store import Kept, Task, answers_at, digest_of, write_manifest
+from saccade.evaluation.run.timeline import sampling_of, timeline
+from saccade.evaluation.run.work import Job, work
+from saccade.evaluation.score.average_precision import score_late, scores_of
+from saccade.evaluation.score.breakdown import curves, parts_by_speed, parts_by_still
+from saccade.evaluation.score.columns import columns_of
+from saccade.evaluation.score.protocol import Protocol, protocol_of
 from saccade.events.reader import EARLIEST_US
+from saccade.files import replacing
 from saccade.model.detector import Detector
-from saccade.model.weights import load_detector
 from saccade.types import InputError
+from saccade.weights.load import load_detector
 
 __all__ = ["answers_at", "evaluate"]
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
-from saccade.evaluation.average_precision import Scores
-from saccade.evaluation.condition import Condition
-from saccade.events.files import check_readable, replacing
-from saccade.plain import from_plain, to_plain
+from saccade.evaluation.run.condition import Condition
+from saccade.evaluation.score.average_precision import Scores
+from saccade.files import check_readable, from_plain, replacing, to_plain
 from saccade.types import InputError
 
 FORMAT = "saccade evaluation 1"

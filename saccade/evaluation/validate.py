@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from saccade.datasets.recording import Dataset, LabelledRecording
-from saccade.evaluation.answers import Answer
-from saccade.evaluation.average_precision import Scores, average_precision
-from saccade.evaluation.condition import Condition
-from saccade.evaluation.run import CHUNK, Decoding, passes_of, run
-from saccade.evaluation.store import nothing_found
-from saccade.evaluation.timeline import sampling_of, timeline
+from saccade.evaluation.run.answers import Answer
+from saccade.evaluation.run.condition import Condition
+from saccade.evaluation.run.passes import CHUNK, Decoding, passes_of, run
+from saccade.evaluation.run.store import nothing_found
+from saccade.evaluation.run.timeline import sampling_of, timeline
+from saccade.evaluation.score.average_precision import Scores, average_precision
 from saccade.model.detector import Detector
 
 

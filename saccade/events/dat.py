@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from saccade.compiled import compiled
 from saccade.events.prophesee import read_header, stated_size
 from saccade.events.reader import CHUNK, ArrayReader
+from saccade.machine import compiled
 from saccade.types import Events, InputError
 
 RECORD = 8

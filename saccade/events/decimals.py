@@ -5,7 +5,7 @@ The helpers take numbers, not arrays: numba counts references at each call that 
 
 import numpy as np
 
-from saccade.compiled import compiled
+from saccade.machine import compiled
 
 NEWLINE, RETURN, BLANK, TAB, COMMA, SEMICOLON = 10, 13, 32, 9, 44, 59
 PLUS, MINUS, DOT, ZERO, NINE, HASH, PERCENT, LETTER_E = 43, 45, 46, 48, 57, 35, 37, 101

@@ -14,7 +14,7 @@ A chunk is a 32-bit head (events << 2 | y, x and p packed << 1 | x and p packed)
 
 import numpy as np
 
-from saccade.compiled import compiled
+from saccade.machine import compiled
 from saccade.types import InputError
 
 FILTER = 0x8ECF

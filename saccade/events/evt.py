@@ -5,7 +5,7 @@ A decoder's whole state is a few integers, so decoding can stop and start again 
 
 import numpy as np
 
-from saccade.compiled import compiled
+from saccade.machine import compiled
 from saccade.types import InputError
 
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # t, x, y, p

@@ -10,10 +10,10 @@ import h5py
 import hdf5plugin  # noqa: F401  makes blosc, zstd, lz4 known to HDF5
 import numpy as np
 
-from saccade.compiled import compiled
 from saccade.events import ecf
 from saccade.events.hdf5_layout import check_heaps, find_layout
 from saccade.events.reader import CHUNK, ArrayReader
+from saccade.machine import compiled
 from saccade.types import Events, InputError
 
 # What h5py raises on damaged files, by reading its issues and by fuzzing.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from saccade.events.files import replacing
+from saccade.files import replacing
 from saccade.types import Events, InputError
 
 log = logging.getLogger("saccade")

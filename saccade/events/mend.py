@@ -8,8 +8,8 @@ from typing import IO
 
 import numpy as np
 
-from saccade.compiled import compiled
-from saccade.events.disk import explain_full_disk, read_exactly, scratch_file
+from saccade.files import explain_full_disk, read_exactly, scratch_file
+from saccade.machine import compiled
 from saccade.types import Events, InputError
 
 RUN = 1 << 22  # events sorted at once: 64 MB, and as much again in order

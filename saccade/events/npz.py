@@ -11,9 +11,9 @@ from typing import IO, ClassVar, NoReturn
 import numpy as np
 
 from saccade.events.columns import LATEST_US, MICROSECONDS_EXPONENT, check_unit, infer_columns, infer_unit, parse_columns, roles_of
-from saccade.events.files import check_readable
 from saccade.events.npz_arrays import Array, Column, columns_of, read_header
 from saccade.events.reader import CHUNK, ArrayReader
+from saccade.files import check_readable
 from saccade.types import Events, InputError
 
 SAMPLE = 1 << 12  # events by which columns and unit are inferred

@@ -11,7 +11,7 @@ from typing import IO
 
 import numpy as np
 
-from saccade.events.disk import explain_full_disk, read_exactly, scratch_file
+from saccade.files import explain_full_disk, read_exactly, scratch_file
 from saccade.types import InputError
 
 COPY = 1 << 20  # bytes unpacked at once

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from saccade.events.aedat4 import Aedat4Reader
 from saccade.events.dat import DatReader
-from saccade.events.files import check_readable
 from saccade.events.hdf5 import Hdf5Reader
 from saccade.events.mend import MOST_PIXELS
 from saccade.events.npz import NpzReader
@@ -14,6 +13,7 @@ from saccade.events.raw import RawReader
 from saccade.events.reader import Reader
 from saccade.events.ros import RosReader
 from saccade.events.text import TextReader
+from saccade.files import check_readable
 from saccade.types import InputError
 
 # Formats we can name but not read: (first bytes, what it is, what to do).

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from saccade.compiled import compiled
 from saccade.events.mend import NEVER, check_table
 from saccade.events.reader import Reader
+from saccade.machine import compiled
 from saccade.types import Events, InputError
 
 BARS = 60  # of the plot of rates, at most

@@ -11,8 +11,8 @@ import numpy as np
 
 from saccade.events import decimals
 from saccade.events.columns import MICROSECONDS_EXPONENT, ROLES, check_unit, infer_columns, infer_unit, parse_columns, roles_of
-from saccade.events.files import check_readable
 from saccade.events.reader import IndexedReader
+from saccade.files import check_readable
 from saccade.types import Events, InputError
 
 BLOCK = 1 << 20  # bytes read at once, and the longest line

@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from saccade.events.disk import explain_full_disk
-from saccade.events.files import replacing
 from saccade.events.reader import Reader
 from saccade.events.write_formats import write_csv, write_dat, write_hdf5, write_npz
+from saccade.files import explain_full_disk, replacing
 from saccade.types import Events, InputError
 
 FORMATS: dict[str, Callable[[Iterator[Events], Path, int, int], None]] = {

@@ -12,8 +12,8 @@ import numpy as np
 
 from saccade.events.columns import LATEST_US
 from saccade.events.decimals import format_lines
-from saccade.events.disk import scratch_file
 from saccade.events.text import OURS
+from saccade.files import scratch_file
 from saccade.types import Events, InputError
 
 PIECE = 1 << 16  # events a chunk of an HDF5 dataset, and lines of csv formatted at once

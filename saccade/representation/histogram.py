@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int64, UInt8
 
-from saccade.compiled import compiled
+from saccade.machine import compiled
 from saccade.representation.canvas import SCALE_STEPS, Canvas, whole_sensor
 from saccade.types import Events, InputError, Window
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from saccade.events.files import replacing
+from saccade.files import replacing
 from saccade.simulate.plan import GENERATOR
 from saccade.simulate.recording import LABEL_RATE_HZ, RecordingConfig, write_recording
 from saccade.simulate.sensor import SensorConfig

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from saccade.compiled import compiled
+from saccade.machine import compiled
 
 
 class Camera(NamedTuple):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from saccade.compiled import compiled
+from saccade.machine import compiled
 
 SETTLED = 1e-4  # of log intensity: so near its goal a pixel has arrived
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from saccade.events.files import replacing
 from saccade.events.write import write_events
+from saccade.files import replacing
 from saccade.simulate.plan import GENERATOR, make_scene
 from saccade.simulate.scene import Scene, Truth
 from saccade.simulate.sensor import SensorConfig

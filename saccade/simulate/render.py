@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from saccade.compiled import compiled
+from saccade.machine import compiled
 from saccade.simulate.motion import camera_at, camera_fastest, camera_last_moved, fastest, last_moved
 from saccade.simulate.scene import Scene
 from saccade.simulate.shapes import CAPSULE, GRAIN, GRAIN_X, GRAIN_Y, GROWTH, MOST_PARTS, PACE, PART, SHADE, SIZE, WIDEST

@@ -6,7 +6,7 @@ Local coordinates: the object is 1 high, stands on y = 0, up is negative, forwar
 
 import math
 
-from saccade.compiled import compiled
+from saccade.machine import compiled
 
 CLASSES = ("car", "pedestrian", "two-wheeler")
 CAR, PEDESTRIAN, BICYCLE, CAR_BEHIND, MOTORCYCLE = range(5)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from saccade.compiled import compiled
+from saccade.machine import compiled
 from saccade.simulate.shapes import CAPSULE, QUADRILATERAL
 
 ARC = 40  # corners of a circle where it has to be cut

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from saccade.compiled import compiled
+from saccade.machine import compiled
 from saccade.simulate.motion import camera_at, camera_last_moved, distance_at, last_moved, speed_at
 from saccade.simulate.shapes import ALONG_X, ALONG_Y, MOST_PARTS, PART, X, Y, place
 from saccade.simulate.silhouette import bounds, bounds_in_image, covers

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, UInt8
 
-from saccade.events.files import check_readable
+from saccade.files import check_readable
 from saccade.simulate.sensor import Sensor, SensorConfig
 from saccade.types import Events, InputError
 

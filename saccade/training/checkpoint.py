@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from saccade.events.files import replacing
+from saccade.files import replacing
 from saccade.model.backbone import State
 from saccade.types import InputError
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from saccade.events.files import replacing
+from saccade.files import replacing
 from saccade.training.settings import TrainingSettings
 from saccade.types import InputError
 

@@ -16,15 +16,15 @@ from saccade.datasets.batch import Batch
 from saccade.datasets.loader import Loader
 from saccade.datasets.open import check_halving
 from saccade.datasets.recording import Dataset
-from saccade.evaluation.average_precision import Scores
-from saccade.evaluation.timeline import sampling_of
+from saccade.evaluation.run.timeline import sampling_of
+from saccade.evaluation.score.average_precision import Scores
 from saccade.evaluation.validate import validate
-from saccade.events.files import replacing
+from saccade.files import replacing
+from saccade.machine import keep_freed_memory
 from saccade.model.backbone import State
 from saccade.model.detector import Detector
 from saccade.model.state import change
-from saccade.model.weights import save_detector
-from saccade.pages import keep_freed_memory
+from saccade.pool import Stopped, stop_signals
 from saccade.training.average import Average
 from saccade.training.batchnorm import share_batch_norms
 from saccade.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -35,8 +35,8 @@ from saccade.training.processes import Processes, joined
 from saccade.training.schedule import average_decay, learning_rate
 from saccade.training.settings import TrainingSettings
 from saccade.training.start import build_detector, check_half_precision, warn_of_filters
-from saccade.training.stop import Stopped, stop_signals
 from saccade.types import InputError
+from saccade.weights.load import save_detector
 
 log = logging.getLogger("saccade")
 

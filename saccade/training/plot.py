@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from saccade.events.files import replacing
+from saccade.files import replacing
 from saccade.training.log import read_metrics
 
 TERMS = ("total", "iou", "objectness", "class", "l1", "h2")

@@ -9,11 +9,11 @@ import torch
 from saccade.config import DetectorConfig, presets
 from saccade.datasets.raw_events import Halve
 from saccade.datasets.recording import Dataset
+from saccade.machine import killing_signal
 from saccade.model.detector import Detector
-from saccade.model.weights import Weights, find_weights, read_weights
 from saccade.training.settings import TrainingSettings
-from saccade.trial import killing_signal
 from saccade.types import InputError
+from saccade.weights.load import Weights, find_weights, read_weights
 
 log = logging.getLogger("saccade")
 

@@ -9,9 +9,9 @@ from saccade.commands import data
 from saccade.datasets.check import check_dataset, shared_recordings
 from saccade.datasets.open import open_dataset
 from saccade.datasets.recording import Sampling
+from saccade.outputs.boxes import draw_boxes
 from saccade.simulate.dataset import DatasetConfig, write_dataset
 from saccade.types import InputError
-from saccade.viewer.boxes import draw_boxes
 from tests.datasets.make import gen1_folder, labels_every, records, rvt_sequence
 from tests.make.events import random_events
 from tests.make.prophesee import write_dat

@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from saccade.evaluation.answers import Answer
+from saccade.evaluation.run.answers import Answer
 from saccade.types import Detections, Labels
 
 CLASSES = ("car", "pedestrian", "tram")

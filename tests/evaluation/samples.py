@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from saccade.evaluation.answers import Answer
-from saccade.evaluation.average_precision import Scores
-from saccade.evaluation.condition import Condition
 from saccade.evaluation.result import Cost, Evaluation, Part, Result
+from saccade.evaluation.run.answers import Answer
+from saccade.evaluation.run.condition import Condition
+from saccade.evaluation.score.average_precision import Scores
 from saccade.types import Detections, Labels
 
 CLASSES = ("car", "pedestrian", "two-wheeler")

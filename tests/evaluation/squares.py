@@ -12,7 +12,7 @@ import torch
 from saccade.datasets.raw_events import EventRecording
 from saccade.datasets.recording import Dataset
 from saccade.datasets.rules import Clock, Truth
-from saccade.evaluation.condition import Condition
+from saccade.evaluation.run.condition import Condition
 from saccade.events.write import write_events
 from saccade.model.detector import Detector
 from saccade.types import Events, Labels

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.evaluation.average_precision import Scores, average_precision, found_labels, score, score_late
-from saccade.evaluation.protocol import PROTOCOLS
+from saccade.evaluation.score.average_precision import Scores, average_precision, found_labels, score, score_late
+from saccade.evaluation.score.protocol import PROTOCOLS
 from saccade.types import Detections, InputError, Labels
 from tests.evaluation.make import CLASSES, NOTHING, answers_of, boxes_of, by_pycocotools, itself, labels_of, random_frames
 

@@ -7,10 +7,10 @@ from math import inf
 import numpy as np
 import pytest
 
-from saccade.evaluation.average_precision import average_precision
-from saccade.evaluation.breakdown import curves, parts_by_speed, parts_by_still
-from saccade.evaluation.columns import Columns, columns_of
-from saccade.evaluation.protocol import PROTOCOLS, Protocol
+from saccade.evaluation.score.average_precision import average_precision
+from saccade.evaluation.score.breakdown import curves, parts_by_speed, parts_by_still
+from saccade.evaluation.score.columns import Columns, columns_of
+from saccade.evaluation.score.protocol import PROTOCOLS, Protocol
 from saccade.types import Detections, InputError, Labels
 from tests.evaluation.make import CLASSES, answers_of, by_pycocotools, labels_of, random_frames
 

@@ -9,8 +9,8 @@ import pytest
 
 from saccade.commands.evaluate import conditions_of, evaluate, recorded_s
 from saccade.datasets.open import open_dataset
-from saccade.evaluation.condition import Condition
 from saccade.evaluation.result import read_evaluation
+from saccade.evaluation.run.condition import Condition
 from saccade.simulate.dataset import DatasetConfig, write_dataset
 from saccade.types import InputError
 from tests.training.make import tiny_config
@@ -78,7 +78,7 @@ def weights(streets: Path) -> Path:
     import torch
 
     from saccade.model.detector import Detector
-    from saccade.model.weights import save_detector
+    from saccade.weights.load import save_detector
 
     torch.manual_seed(0)
     detector = Detector(replace(tiny_config(), classes=open_dataset(streets, "test").classes))
@@ -176,7 +176,7 @@ def test_the_data_set_is_opened_as_the_weights_were_trained(streets: Path, weigh
     from saccade.datasets.recording import Sampling
     from saccade.evaluation.evaluate import answers_at
     from saccade.evaluation.evaluate import evaluate as evaluate_opened
-    from saccade.model.weights import load_detector, save_detector
+    from saccade.weights.load import load_detector, save_detector
 
     detector = load_detector(weights)
     detector.config = replace(detector.config, halved="published")

@@ -8,16 +8,16 @@ import pytest
 
 from saccade.datasets.open import open_dataset
 from saccade.datasets.recording import Dataset
-from saccade.evaluation.answers import Answer
-from saccade.evaluation.condition import Condition
 from saccade.evaluation.evaluate import answers_at, evaluate
 from saccade.evaluation.result import Evaluation
-from saccade.evaluation.run import Decoding, lean, passes_of, run
-from saccade.evaluation.timeline import timeline
+from saccade.evaluation.run.answers import Answer
+from saccade.evaluation.run.condition import Condition
+from saccade.evaluation.run.passes import Decoding, lean, passes_of, run
+from saccade.evaluation.run.timeline import timeline
 from saccade.evaluation.validate import validate
 from saccade.model.temporal import TEMPORAL_LAYERS
-from saccade.model.weights import save_detector
 from saccade.types import Detections, InputError
+from saccade.weights.load import save_detector
 from tests.datasets.make import gen1_folder, labels_every, records
 from tests.evaluation.squares import squares, untrained
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.evaluation.mistakes import worst_mistakes
-from saccade.evaluation.protocol import PROTOCOLS
+from saccade.evaluation.score.mistakes import worst_mistakes
+from saccade.evaluation.score.protocol import PROTOCOLS
 from tests.evaluation.samples import answer, detections, labels
 
 CAR, PEDESTRIAN = 0, 1

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.evaluation.gallery import Gallery
-from saccade.evaluation.markup import element
-from saccade.evaluation.mistakes import Mistake
-from saccade.evaluation.report import report, write_report
+from saccade.evaluation.score.mistakes import Mistake
+from saccade.evaluation.show.gallery import Gallery
+from saccade.evaluation.show.markup import element
+from saccade.evaluation.show.report import report, write_report
 from saccade.types import InputError
 from tests.evaluation.samples import detections, evaluation, labels, result
 

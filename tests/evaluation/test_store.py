@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from saccade.datasets.recording import Dataset
-from saccade.evaluation.answers import Answer
-from saccade.evaluation.condition import Condition
 from saccade.evaluation.evaluate import answers_at, evaluate
 from saccade.evaluation.result import Evaluation
-from saccade.evaluation.store import MANIFEST
+from saccade.evaluation.run.answers import Answer
+from saccade.evaluation.run.condition import Condition
+from saccade.evaluation.run.store import MANIFEST
 from saccade.types import InputError
 from tests.evaluation.squares import squares, untrained
 

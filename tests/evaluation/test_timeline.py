@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from saccade.datasets.recording import Sampling
-from saccade.evaluation.condition import Condition, WindowKind
-from saccade.evaluation.timeline import OLDEST_US, Timeline, scored_instants, timeline
+from saccade.evaluation.run.condition import Condition, WindowKind
+from saccade.evaluation.run.timeline import OLDEST_US, Timeline, scored_instants, timeline
 from saccade.types import InputError
 from tests.evaluation.squares import START_US, recording
 from tests.make.recordings import painted

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.evaluation.answers import Answer
-from saccade.evaluation.timeline import sampling_of
+from saccade.evaluation.run.answers import Answer
+from saccade.evaluation.run.timeline import sampling_of
 from saccade.evaluation.validate import answers_of, validate
 from saccade.model.detector import Detector
 from tests.training.make import Toy, tiny_config, toys

@@ -14,8 +14,8 @@ from saccade.model.detector import Detector
 from saccade.model.predictions import Predictions, pick
 from saccade.model.state import change, detach, reset
 from saccade.model.temporal import TEMPORAL_LAYERS
-from saccade.model.weights import load_detector, save_detector
 from saccade.types import InputError
+from saccade.weights.load import load_detector, save_detector
 
 # Millions of parameters: the paper's (table 1), the published code's, and for the rest our own count, which may not drift unseen.
 MILLIONS = {

@@ -103,7 +103,7 @@ def weights_file(folder: Path, **backbone: Any) -> Path:
     import torch
 
     from saccade.model.detector import Detector
-    from saccade.model.weights import save_detector
+    from saccade.weights.load import save_detector
 
     torch.manual_seed(0)
     path = folder / "tiny.safetensors"
@@ -116,7 +116,7 @@ def save_gradients(out: Path, settings: TrainingSettings, data: Dataset) -> None
     import torch
 
     from saccade.datasets.loader import Loader
-    from saccade.evaluation.timeline import sampling_of
+    from saccade.evaluation.run.timeline import sampling_of
     from saccade.training.batchnorm import share_batch_norms
     from saccade.training.objective import learn
     from saccade.training.processes import joined

@@ -59,7 +59,7 @@ def halves(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("halved", ["no", "events", "published"])
 def test_frames_are_halved_as_the_weights_then_say(halves: Path, tmp_path: Path, halved: Halve) -> None:
-    from saccade.model.weights import load_detector, save_detector
+    from saccade.weights.load import load_detector, save_detector
 
     start = weights_file(tmp_path)  # its own halving goes before the settings'
     detector = load_detector(start)

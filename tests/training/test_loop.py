@@ -15,12 +15,12 @@ import pytest
 import torch
 
 from saccade.datasets.recording import Dataset
-from saccade.model.weights import load_detector, read_weights, save_detector
+from saccade.pool import Stopped
 from saccade.training.log import Log, read_metrics
 from saccade.training.loop import fit
 from saccade.training.start import warn_of_filters
-from saccade.training.stop import Stopped
 from saccade.types import InputError
+from saccade.weights.load import load_detector, read_weights, save_detector
 from tests.training.make import Toy, tiny_config, tiny_settings, toys, weights_file
 
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from saccade.evaluation.validate import validate
-from saccade.model.weights import load_detector
 from saccade.training.log import read_metrics
 from saccade.training.processes import first_host, from_environment
 from saccade.types import InputError
+from saccade.weights.load import load_detector
 from tests.training.make import toys, weights_file
 
 TERMS = ("total", "iou", "objectness", "class")

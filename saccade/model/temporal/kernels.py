@@ -7,7 +7,7 @@ kernels have one decay per group of rows (a sample), `selective` ones one per ro
 
 import numpy as np
 
-from saccade.compiled import compiled
+from saccade.machine import compiled
 
 BLOCK = 16  # rows; 16 KB per step at 128 states
 

@@ -1,1 +1,0 @@
-"""A trained detector at work: runtimes that compute a step, files that other runtimes load, and the live stream."""

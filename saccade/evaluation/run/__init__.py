@@ -1,0 +1,1 @@
+"""WEIGHTS + RECORDINGS -> ANSWERS: which windows are run, in which order, kept where."""

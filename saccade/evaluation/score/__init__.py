@@ -1,0 +1,1 @@
+"""ANSWERS -> NUMBERS: protocols, average precision, breakdowns, mistakes."""

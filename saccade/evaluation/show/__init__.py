@@ -1,0 +1,1 @@
+"""NUMBERS -> TABLES, CHARTS, REPORT."""

@@ -1,0 +1,107 @@
+"""FRAME + state + dt -> dense rows + state: one step of a detector, whatever computes it (torch, onnxruntime, OpenVINO, a package)."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+
+from saccade.config import DetectorConfig
+from saccade.detection.decode import dense
+from saccade.export.onnx_runtime import open_onnx
+from saccade.export.openvino_runtime import open_openvino
+from saccade.export.package import open_package
+from saccade.model.backbone import State
+from saccade.model.detector import Detector
+from saccade.types import InputError
+from saccade.weights.load import load_detector
+
+RuntimeName = Literal["torch", "onnx", "openvino", "package"]
+Frame = UInt8[np.ndarray, "channels height width"]
+DenseRows = Float[np.ndarray, "cells columns"]  # of one frame as `saccade.detection.decode.dense` gives them, in canvas pixels
+
+
+@runtime_checkable
+class Runtime(Protocol):
+    """One step of a detector with batch 1. The state is a value that only the runtime that made it can read."""
+
+    config: DetectorConfig
+
+    def initial_state(self, height: int, width: int) -> Any:
+        """Memory that has seen nothing, for frames of this size."""
+
+    def step(self, frame: Frame, state: Any, dt: float) -> tuple[DenseRows, Any]:
+        """What every cell says of the frame, for `decode_rows`, and the state after it; dt in windows of the training."""
+
+    def prepare(self, dt: float) -> None:
+        """Keep ready what depends on dt only."""
+
+    def state_to_arrays(self, state: Any) -> dict[str, np.ndarray]:
+        """To be saved: the same names and arrays in every runtime, so that another one can go on."""
+
+    def state_from_arrays(self, arrays: Mapping[str, np.ndarray]) -> Any:
+        """Inverse of state_to_arrays."""
+
+
+class TorchRuntime:
+    """The detector itself."""
+
+    def __init__(self, detector: Detector) -> None:
+        self.config = detector.config
+        self.detector = detector
+        self.device = next(detector.parameters()).device
+
+    def initial_state(self, height: int, width: int) -> State:
+        frames = torch.zeros((), device=self.device).expand(1, 1, self.config.backbone.channels, height, width)
+        return self.detector.initial_state(frames)
+
+    def step(self, frame: Frame, state: State, dt: float) -> tuple[DenseRows, State]:
+        pixels = torch.from_numpy(frame if frame.flags.writeable else frame.copy()).to(self.device)
+        with torch.inference_mode():
+            predictions, state = self.detector(pixels[None, None], state, dt)
+            return dense(predictions)[0].cpu().numpy(), state
+
+    def prepare(self, dt: float) -> None:
+        self.detector.prepare(dt)
+
+    def state_to_arrays(self, state: State) -> dict[str, np.ndarray]:
+        tensors = [tensor for layer in state for tensor in layer]
+        return {name: tensor.cpu().numpy() for name, tensor in zip(state_names(state), tensors, strict=True)}
+
+    def state_from_arrays(self, arrays: Mapping[str, np.ndarray]) -> State:
+        like = self.initial_state(self.config.backbone.multiple, self.config.backbone.multiple)
+        check_names(self.config.name, arrays, state_names(like))
+        tensors = iter([torch.from_numpy(arrays[name].copy()).to(self.device) for name in state_names(like)])
+        return tuple(tuple(next(tensors) for _ in layer) for layer in like)
+
+
+def state_names(state: State) -> list[str]:
+    """`state_STAGE_NUMBER` of every tensor, in order; the names in exported files too."""
+    return [f"state_{stage}_{number}" for stage, layer in enumerate(state) for number in range(len(layer))]
+
+
+def check_names(where: str, arrays: Mapping[str, np.ndarray], names: list[str]) -> None:
+    if set(arrays) != set(names):
+        found = ", ".join(sorted(arrays)) or "nothing"
+        raise InputError(f"{where}: the state holds {found}, expected {', '.join(names)}; it is of another model")
+
+
+def open_runtime(
+    weights: Path | str | Detector, runtime: RuntimeName = "torch", device: str = "cpu", threads: int | None = None
+) -> Runtime:
+    """What steps the detector of a weights file or name (torch) or of a file of `saccade export`; threads: None = as the runtime likes."""
+    if runtime not in get_args(RuntimeName):
+        raise InputError(f"unknown runtime={runtime!r}; expected one of {', '.join(get_args(RuntimeName))}")
+    if threads is not None and threads < 1:
+        raise InputError(f"threads={threads} must be at least 1, or None to leave the choice to the runtime")
+    if runtime == "torch":
+        if threads is not None:
+            torch.set_num_threads(threads)  # torch knows only a number for the whole process
+        return TorchRuntime(weights.to(device).eval() if isinstance(weights, Detector) else load_detector(weights, device))
+    if isinstance(weights, Detector):
+        raise InputError(f"runtime {runtime} runs a file: write it with saccade.export.graph.export_detector, or take runtime torch")
+    if device != "cpu":
+        raise InputError(f"runtime {runtime} computes on cpu, got device={device!r}; take runtime torch for it")
+    return {"onnx": open_onnx, "openvino": open_openvino, "package": open_package}[runtime](weights, threads)

@@ -1,0 +1,155 @@
+"""FILES: whole or not there, full disks explained, paths looked at before they are opened; dataclasses <-> JSON, settings compared."""
+
+import errno
+import glob
+import math
+import os
+import stat
+import tempfile
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import IO, Any, Literal, get_args, get_origin
+
+from saccade.types import InputError
+
+FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up", errno.EFBIG: "the file would be larger than allowed"}
+NAN = math.nan  # one object, so that equal records compare equal
+WORDS = {"NaN": NAN, "Infinity": math.inf, "-Infinity": -math.inf}  # JSON has no numbers for them, so they are texts
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path in the same folder; at the end of the block it becomes `path`, after an error it vanishes."""
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path}: is a directory; expected a file name to write to")
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part" + path.suffix, dir=path.parent)
+    except OSError as error:
+        raise InputError(f"{path}: can't write there ({error.strerror}); choose another folder") from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def check_readable(path: Path) -> None:
+    """Raise InputError unless the path is a file that can be read."""
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISREG(mode):
+            path.open("rb").close()
+            return
+    except FileNotFoundError as error:
+        near = sorted(p.name for p in path.parent.glob(f"{glob.escape(path.stem[:3])}*"))[:5] if path.stem and path.parent.is_dir() else []
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        raise InputError(f"{path}: no such file{hint}") from error
+    except PermissionError as error:
+        raise InputError(f"{path}: no permission to read it; `chmod u+r {path}`, or ask its owner") from error
+    except (OSError, ValueError) as error:  # a name that is too long, or with a zero byte
+        raise InputError(f"{path}: can't be opened ({error})") from error
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{path}: is a directory; expected one recording (for a ROS 2 bag, give the .mcap file inside)")
+    raise InputError(f"{path}: is not a regular file; expected a recording on disk")
+
+
+@contextmanager
+def explain_full_disk(where: Path | str, advice: str = "make room or choose another folder") -> Iterator[None]:
+    """Turn the errors of a disk that takes no more into InputError. HDF5 buries the number of the error in its text."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        for number, text in FULL.items():
+            if getattr(error, "errno", None) == number or f"errno = {number}," in str(error):
+                raise InputError(f"{where}: {text}; {advice}") from error
+        raise
+
+
+def scratch_file(folder: Path | None = None) -> IO[bytes]:
+    """A file without a name: the system removes it when it is closed, even after a crash."""
+    return tempfile.TemporaryFile(prefix="saccade-", dir=folder)
+
+
+def read_exactly(file: IO[bytes], buffer: memoryview, position: int) -> bool:
+    """Fill the buffer from this position on, without moving the file's own; False if the file ends before."""
+    done = 0
+    while done < len(buffer):
+        got = os.preadv(file.fileno(), [buffer[done:]], position + done)
+        if got <= 0:
+            return False
+        done += got
+    return True
+
+
+def to_plain(value: Any) -> Any:
+    """Dataclasses as dictionaries, tuples as lists, floats that JSON can't write as texts."""
+    if is_dataclass(value):
+        return {item.name: to_plain(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [to_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def from_plain(kind: Any, value: Any, where: str) -> Any:
+    """A value of KIND, which is what fields of our dataclasses are: X | None, tuples of one kind, dict[str, X], Literal, numbers, text."""
+    if is_dataclass(kind):
+        return _record(kind, value, where)
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is types.UnionType:
+        return None if value is None else from_plain(inner[0], value, where)
+    if origin is tuple and isinstance(value, list) and (inner[-1] is Ellipsis or len(inner) == len(value)):
+        return tuple(from_plain(inner[0], item, f"{where}[{index}]") for index, item in enumerate(value))
+    if origin is dict and isinstance(value, dict):
+        return {key: from_plain(inner[1], item, f"{where}.{key}") for key, item in value.items()}
+    if origin is Literal and value in inner:
+        return value
+    if kind is float and isinstance(value, str) and value in WORDS:
+        return WORDS[value]
+    if kind is float and type(value) in (int, float):
+        with suppress(OverflowError):
+            return float(value)
+    if kind in (int, str, bool) and type(value) is kind:
+        return value
+    expected = ", ".join(map(str, inner)) if origin is Literal else kind.__name__ if origin is None else str(kind)
+    raise InputError(f"{where}: {value!r:.80}; expected {expected}; was the file changed by hand?")
+
+
+def _record(kind: Any, value: Any, where: str) -> Any:
+    hints = typing.get_type_hints(kind)
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: {value!r:.80}; expected {', '.join(hints)}")
+    required = {item.name for item in fields(kind) if item.default is MISSING and item.default_factory is MISSING}
+    wrong = sorted((set(value) - set(hints)) | (required - set(value)))
+    if wrong:
+        raise InputError(f"{where}: {', '.join(wrong)} unknown or missing; written by another version of saccade?")
+    values = {name: from_plain(hints[name], item, f"{where}.{name}") for name, item in value.items()}
+    try:
+        return kind(**values)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
+
+
+def differences(there: Any, here: Any, where: str = "") -> list[str]:
+    """How settings that a file holds differ from those wanted, both as plain JSON values: one text per name, `a.b` for nested ones."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        names = sorted({*there, *here})
+        return [line for name in names for line in differences(there.get(name), here.get(name), f"{where}.{name}".lstrip("."))]
+    return [] if there == here else [f"{where}: there {there!r:.60}, here {here!r:.60}"]

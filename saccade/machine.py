@@ -1,0 +1,62 @@
+"""THE MACHINE: numba with our settings, glibc's malloc, and a subprocess for code that may crash the interpreter."""
+
+import ctypes
+import inspect
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+
+Function = TypeVar("Function", bound=Callable)
+
+# Numbers of the options in malloc.h
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
+
+
+def compiled(function: Function) -> Function:
+    """Compile on first call. The tests' shape checks wrap every function of the package; numba needs the one inside."""
+    plain = inspect.unwrap(function)
+    dispatcher = numba.njit(cache=True, nogil=True, boundscheck=False)(plain)
+    _follow_callees(dispatcher, plain)
+    return cast(Function, dispatcher)
+
+
+def _follow_callees(dispatcher: Any, function: Callable[..., Any]) -> None:
+    """numba keeps a compiled function until its own file changes; what it calls is compiled into it, so their files count, too.
+
+    The stamp is private to numba: where a version has none, its own rule stays.
+    """
+    files: list[Any] = [getattr(getattr(called, "_cache", None), "_cache_file", None) for called in (dispatcher, *_callees(function))]
+    stamps = [file._source_stamp for file in files if hasattr(file, "_source_stamp")]
+    if len(stamps) == len(files) > 1:
+        files[0]._source_stamp = tuple(stamps)
+
+
+def _callees(function: Callable[..., Any]) -> list[Any]:
+    """Compiled functions that its code names; those come from above it, so they carry their own callees' stamps already."""
+    named = (function.__globals__.get(name) for name in function.__code__.co_names)
+    return [called for called in named if isinstance(called, numba.core.dispatcher.Dispatcher)]
+
+
+def keep_freed_memory() -> bool:
+    """For this process, from now on; whether it could be done. A step of the nano detector took 0.84 of the time, with two threads 0.69.
+
+    The price: resident memory stays at its peak between steps.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    libc = ctypes.CDLL(None)
+    wishes = ((_MMAP_THRESHOLD, 1 << 30), (_TRIM_THRESHOLD, (1 << 31) - 1), (_TOP_PAD, 64 << 20))
+    return sum(libc.mallopt(option, value) for option, value in wishes) == len(wishes)
+
+
+def killing_signal(code: str, *arguments: str) -> int | None:
+    """The signal that ends a Python process which runs CODE with these ARGUMENTS; None if it ends by itself, well or with an exception.
+
+    Some virtual machines offer vector instructions (AMX, for bfloat16 and int8) and then refuse them: SIGILL.
+    """
+    ended = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True).returncode
+    return -ended if ended < 0 else None

@@ -1,0 +1,1 @@
+"""DETECTIONS -> FILES AND PICTURES: jsonl, csv, COCO, npy, video, mcap, rrd."""

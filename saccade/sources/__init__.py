@@ -1,0 +1,1 @@
+"""NAME -> EVENTS as they come: files at any speed, pipes, TCP, UDP, cameras."""

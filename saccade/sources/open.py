@@ -1,0 +1,270 @@
+"""FILE, PIPE, NETWORK, CAMERA -> PORTIONS OF EVENTS: what `Stream.run` takes. `open_source` opens any by name.
+
+A source is an iterable of Events. If it has `live = True` the stream reads it in a thread; `patient = True` says that it can be kept
+waiting without losing anything, `speed` how fast its time passes; `lost` and `bad` count packets; `close()` ends it.
+"""
+
+import logging
+import os
+import select
+import socket
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlsplit
+
+from saccade.events.open import open_events
+from saccade.events.reader import Reader
+from saccade.sources.packets import HEADER, MAGIC, MOST_BYTES, Sequence, decode, length_of
+from saccade.types import Events, Faults, InputError
+
+log = logging.getLogger("saccade")
+
+ADVICE = 'find out what the sender does, or skip such packets with faults="skip"'
+LOOPBACK = "127.0.0.1"
+LOOK_S = 0.1  # how often a source that hears nothing looks whether it was closed
+TOGETHER = 64  # datagrams that become one portion if they are there already
+
+
+class Source:
+    """What the sources share: they end by `close` or `with`."""
+
+    live = True
+    patient = False
+    closed = False
+    lost = bad = 0  # packets that never came, and that were damaged and left out
+
+    def __iter__(self) -> Iterator[Events]:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self.closed = True
+
+    def __enter__(self) -> "Source":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Replay(Source):
+    """A recording, a simulation or any other source of ordered events at SPEED times its own pace: as if a camera saw it now."""
+
+    patient = True
+
+    def __init__(self, source: Iterable[Events], speed: float = 1.0, portion_us: int = 2_000) -> None:
+        if not 0 < speed <= 1e6 or portion_us < 1:
+            raise InputError(f"replay: speed={speed} must be above 0 and at most a million, portion_us={portion_us} at least 1")
+        self.source, self.speed, self.portion_us = source, speed, portion_us
+
+    def __iter__(self) -> Iterator[Events]:
+        began_s, began_us = time.perf_counter(), None
+        for chunk in self.source:
+            first = 0
+            while first < len(chunk) and not self.closed:
+                until_us = int(chunk.t[first]) // self.portion_us * self.portion_us + self.portion_us
+                last = max(int(chunk.t.searchsorted(until_us)), first + 1)
+                began_us = int(chunk.t[first]) if began_us is None else began_us
+                if not self._sleep_until(began_s + (until_us - began_us) / 1e6 / self.speed):
+                    return
+                yield chunk[first:last]
+                first = last
+
+    def _sleep_until(self, due_s: float) -> bool:
+        """False if it was closed meanwhile."""
+        while (left_s := due_s - time.perf_counter()) > 0 and not self.closed:
+            time.sleep(min(left_s, LOOK_S))
+        return not self.closed
+
+    def close(self) -> None:
+        super().close()
+        if isinstance(self.source, Reader):
+            self.source.close()
+
+    def __repr__(self) -> str:
+        return f"{self.source!r} at {self.speed:g} times its speed"
+
+
+class Pipe(Source):
+    """Packets (`saccade.sources.packets`) from standard input, or from any other file number."""
+
+    patient = True
+
+    def __init__(self, number: int | None = None, *, faults: Faults = "raise", name: str = "standard input") -> None:
+        self.number, self.faults, self.name = sys.stdin.fileno() if number is None else number, faults, name
+        self.bad = 0  # times that something was no whole packet, with faults="skip"
+
+    def __iter__(self) -> Iterator[Events]:
+        held, place = b"", 0  # never more than a packet and a read
+        while not self.closed:
+            if not select.select([self.number], [], [], LOOK_S)[0]:
+                continue
+            data = os.read(self.number, 1 << 18)
+            held += data
+            found, used = [], 0
+            try:
+                for events, used in self._packets(held, place):  # noqa: B007  how far it got is needed below
+                    if events is not None:
+                        found.append(events)
+            finally:  # what came before a damaged packet is good
+                yield from joined(found)
+            held, place = held[used:], place + used
+            if not data:
+                if held:
+                    self._fault(f"ends inside a packet, after {place:,} bytes")
+                return
+
+    def _packets(self, held: bytes, place: int) -> Iterator[tuple[Events | None, int]]:
+        """Every whole packet, and where it ends; None for what is none. PLACE: of the first byte, for messages."""
+        start = 0
+        while len(held) - start >= HEADER.size:
+            events = None
+            try:
+                length = length_of(held[start : start + HEADER.size])
+                if len(held) - start < length:
+                    return
+                _, events = decode(held[start : start + length])
+            except InputError as error:
+                self._fault(f"the packet at byte {place + start:,} {error}")
+                following = held.find(MAGIC, start + 1)
+                length = (following if following > 0 else len(held) - len(MAGIC) + 1) - start  # the magic may have begun at the end
+            start += length
+            yield events, start
+
+    def _fault(self, what: str) -> None:
+        if self.faults == "raise":
+            raise InputError(f"{self.name}: {what}; {ADVICE}")
+        self.bad += 1
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Tcp(Pipe):
+    """Packets of the one connection that comes in first; on this machine only, unless HOST says otherwise (an empty one: every network)."""
+
+    def __init__(self, port: int, host: str = LOOPBACK, *, faults: Faults = "raise") -> None:
+        self._listener = _bound(socket.SOCK_STREAM, host, port)
+        self._listener.listen(1)
+        self.port = int(self._listener.getsockname()[1])
+        super().__init__(self._listener.fileno(), faults=faults, name=f"tcp://{host}:{self.port}")
+
+    def __iter__(self) -> Iterator[Events]:
+        while not self.closed:
+            if select.select([self._listener], [], [], LOOK_S)[0]:
+                connection, _ = self._listener.accept()
+                with connection:
+                    self.number = connection.fileno()
+                    try:
+                        yield from super().__iter__()
+                    except ConnectionError as error:
+                        self._fault(f"the connection broke ({error})")
+                break
+        self._listener.close()
+
+
+class Udp(Source):
+    """One packet a datagram, of the sender that was heard first; `lost` counts those that never came.
+
+    Anybody can send to a port: what doesn't begin as a packet is no fault of the sender. It is counted as `bad` and left out, whatever
+    FAULTS says of packets that are damaged.
+    """
+
+    def __init__(self, port: int, host: str = LOOPBACK, *, faults: Faults = "skip") -> None:
+        self.faults = faults
+        self._socket = _bound(socket.SOCK_DGRAM, host, port)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+        self._socket.setblocking(False)
+        self.port = int(self._socket.getsockname()[1])
+        self.name = f"udp://{host}:{self.port}"
+        self.sequence = Sequence()
+        self.strangers = 0  # packets of other senders
+        self._sender: Any = None
+
+    def __iter__(self) -> Iterator[Events]:
+        with self._socket:
+            while not self.closed:
+                if select.select([self._socket], [], [], LOOK_S)[0]:
+                    yield from joined([events for events in (self._receive() for _ in range(TOGETHER)) if events is not None])
+
+    def _receive(self) -> Events | None:
+        try:
+            packet, sender = self._socket.recvfrom(MOST_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return None
+        if self._sender not in (None, sender):
+            self.strangers += 1
+            return None
+        try:
+            number, events = decode(packet)
+        except InputError as error:
+            is_packet = packet.startswith(MAGIC)
+            if not is_packet and not self.bad:  # once: noise may come thousands of times a second
+                log.warning("%s: a datagram from %s:%s is left out: it %s", self.name, *sender[:2], error)
+            if is_packet and self.faults == "raise":
+                raise InputError(f"{self.name}: a packet from {sender[0]} {error}; {ADVICE}") from error
+            self.bad += 1
+            return None
+        self._sender = sender
+        new = self.sequence.is_new(number)
+        self.lost = self.sequence.lost
+        return events if new else None
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def joined(portions: list[Events]) -> list[Events]:
+    """As one portion, if there are any and all are of one sensor: each costs the stream a little."""
+    sensors = {(one.width, one.height) for one in portions}
+    return [Events.join(portions)] if len(sensors) == 1 else portions
+
+
+def _bound(kind: socket.SocketKind, host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        opened = socket.socket(family, kind)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind((host, port))
+    except (OSError, OverflowError) as error:
+        raise InputError(f"can't listen on {host or 'every network'}, port {port} ({error}); is another program there?") from error
+    return opened
+
+
+def open_source(name: Path | str, *, speed: float | None = None, faults: Faults = "raise", **opening: Any) -> "Source | Reader":
+    """Any source by its name.
+
+    drive.raw                        a file, as fast as it can be read, or at SPEED times its own pace (1 = as a camera would)
+    -                                packets from standard input
+    tcp://127.0.0.1:7777, tcp://:7777   packets of a connection; without a host from this machine only, tcp://0.0.0.0:7777 from every one
+    udp://127.0.0.1:7777                packets of datagrams
+    prophesee:, prophesee:SERIAL     a live camera through Metavision
+    inivation:, inivation:SERIAL     a live camera through dv-processing
+    OPENING: options of `open_events`.
+    """
+    text = str(name)
+    if text == "-":
+        return Pipe(faults=faults)
+    if text.startswith(("tcp:", "udp:")):
+        kind, host, port = _address(text)
+        return Tcp(port, host, faults=faults) if kind == "tcp" else Udp(port, host, faults=faults)
+    if text.startswith(("prophesee:", "inivation:")) and not Path(text).exists():
+        from saccade.sources.cameras import open_camera
+
+        return open_camera(*text.split(":", 1))
+    reader = open_events(name, **opening)
+    return reader if speed is None else Replay(reader, speed)
+
+
+def _address(text: str) -> tuple[str, str, int]:
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if port is None or not text.startswith(("tcp://", "udp://")):
+        raise InputError(f"{text}: expected {text[:3]}://HOST:PORT, e.g. {text[:3]}://127.0.0.1:7777")
+    return parts.scheme, host or LOOPBACK, port

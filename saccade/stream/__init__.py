@@ -1,0 +1,1 @@
+"""EVENTS -> DETECTIONS, live: intake, stepping, overload, counters, saved state."""

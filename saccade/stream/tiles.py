@@ -1,0 +1,118 @@
+"""A LARGE SENSOR IN TILES of a size that the network knows: a stream for each, their boxes on the sensor as of one."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from saccade.detection.nms import nms
+from saccade.detection.track import Tracker
+from saccade.export.runtime import Runtime
+from saccade.stream.fit import Fit, Size, canvas_for, fixed_size, known_size
+from saccade.stream.stream import Stream
+from saccade.types import Detections, Events, InputError
+
+APART = ("min_rate_hz", "max_rate_hz", "faults")
+OVERLAP = 0.25  # of a tile's side: an object of up to this size is whole in one of them
+
+
+class Tile(NamedTuple):
+    """A piece of the sensor, and the part of it that is its own: an object belongs to the tile whose own part has its centre."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+    own: tuple[float, float, float, float]
+
+
+def open_stream(
+    runtime: Runtime, rate_hz: float, width: int, height: int, fit: Fit = "auto", known: Size | None = None, **options: Any
+) -> "Stream | Tiled":
+    """A stream for a sensor of this size; OPTIONS are the Stream's."""
+    if fit != "tile":
+        canvas = canvas_for(runtime.config, width, height, fit, known, fixed_size(runtime))
+        return Stream(runtime, rate_hz, width=width, height=height, canvas=canvas, **options)
+    return Tiled(runtime, rate_hz, width, height, known, **options)
+
+
+class Tiled:
+    """A Stream per tile, in step. Memory and time are those of as many streams."""
+
+    adaptive = False
+
+    def __init__(
+        self, runtime: Runtime, rate_hz: float, width: int, height: int, known: Size | None = None, *,
+        tracker: bool | Tracker = False, nms_iou: float = 0.45, **options: Any,
+    ) -> None:  # fmt: skip
+        apart = [name for name in APART if options.get(name) not in (None, "raise")]
+        if apart:
+            raise InputError(f"tiles: {', '.join(apart)} would let each tile answer at times of its own; leave it out, or take another fit")
+        config = runtime.config
+        fixed = fixed_size(runtime)
+        scale = canvas_for(config, width, height, "pad").scale
+        size = tuple(round(side / scale) for side in known or fixed or known_size(config))
+        self.width, self.height, self.nms_iou = width, height, nms_iou
+        self.tracker = Tracker() if tracker is True else tracker or None
+        self.tiles = tiles_of(width, height, (size[0], size[1]))
+        self.streams = []
+        for tile in self.tiles:
+            sides = tile.right - tile.left, tile.bottom - tile.top
+            canvas = canvas_for(config, *sides, "pad", None, fixed)
+            self.streams.append(Stream(runtime, rate_hz, width=sides[0], height=sides[1], canvas=canvas, nms_iou=nms_iou, **options))
+
+    def run(self, source: Iterable[Events]) -> Iterator[Detections]:
+        for events in source:
+            if len(events):
+                if (events.width, events.height) != (self.width, self.height):
+                    raise InputError(f"tiles: events of a {events.width} x {events.height} sensor, made for {self.width} x {self.height}")
+                newest_us = int(events.t.max())
+                pairs = zip(self.tiles, self.streams, strict=True)
+                # A tile without events is told the time, so that all have answered up to the same window.
+                yield from self._joined([[*stream.push(_cut(events, tile)), *stream.advance_to(newest_us)] for tile, stream in pairs])
+        yield from self._joined([stream.finish() for stream in self.streams])
+
+    def _joined(self, answers: list[list[Detections]]) -> Iterator[Detections]:
+        by_time: defaultdict[int, list[Detections]] = defaultdict(list)
+        for tile, found in zip(self.tiles, answers, strict=True):
+            for detections in found:
+                by_time[detections.time_us].append(_on_sensor(detections, tile))
+        for time_us in sorted(by_time):
+            parts = by_time[time_us]
+            boxes, scores, classes = (np.concatenate([getattr(part, name) for part in parts]) for name in ("boxes", "scores", "classes"))
+            whole = Detections(boxes, scores, classes, time_us)
+            kept = nms(torch.from_numpy(boxes), torch.from_numpy(scores), torch.from_numpy(classes), self.nms_iou).numpy()
+            yield whole[kept] if self.tracker is None else self.tracker.update(whole[kept])
+
+
+def tiles_of(width: int, height: int, size: Size) -> list[Tile]:
+    """Tiles of SIZE, or smaller where the sensor is, that cover the sensor evenly and overlap by a quarter at least."""
+    across, down = _spans(width, size[0]), _spans(height, size[1])
+    return [Tile(left, top, right, bottom, (low_x, low_y, high_x, high_y))
+            for top, bottom, low_y, high_y in down for left, right, low_x, high_x in across]  # fmt: skip
+
+
+def _spans(side: int, length: int) -> list[tuple[int, int, float, float]]:
+    """(first, end, first of its own, end of its own) of each tile along one side; neighbours part in the middle of their overlap."""
+    length = min(length, side)
+    count = 1 if length == side else 1 + int(np.ceil((side - length) / (length * (1 - OVERLAP))))
+    starts = np.linspace(0, side - length, count).round().astype(int).tolist()
+    borders = [-np.inf, *((a + length + b) / 2 for a, b in pairwise(starts)), np.inf]
+    return [(start, start + length, borders[i], borders[i + 1]) for i, start in enumerate(starts)]
+
+
+def _cut(events: Events, tile: Tile) -> Events:
+    inside = (events.x >= tile.left) & (events.x < tile.right) & (events.y >= tile.top) & (events.y < tile.bottom)
+    x, y = events.x[inside] - np.uint16(tile.left), events.y[inside] - np.uint16(tile.top)
+    return Events(events.t[inside], x, y, events.p[inside], tile.right - tile.left, tile.bottom - tile.top)
+
+
+def _on_sensor(detections: Detections, tile: Tile) -> Detections:
+    boxes = detections.boxes + np.array([tile.left, tile.top] * 2, np.float32)
+    x, y = (boxes[:, 0] + boxes[:, 2]) / 2, (boxes[:, 1] + boxes[:, 3]) / 2
+    left, top, right, bottom = tile.own
+    return replace(detections, boxes=boxes)[(x >= left) & (x < right) & (y >= top) & (y < bottom)]

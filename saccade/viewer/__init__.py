@@ -1,1 +1,0 @@
-"""EVENTS + DETECTIONS -> PICTURES."""

@@ -1,0 +1,1 @@
+"""FILES AND NAMES <-> DETECTORS: our weights files, published checkpoints, shipped weights."""

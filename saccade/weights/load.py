@@ -1,0 +1,179 @@
+"""WEIGHTS FILE <-> DETECTOR: our own files build their model; published checkpoints load as downloaded; no file can run code."""
+
+import json
+import os
+import pickle
+import re
+import struct
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from saccade.config import DetectorConfig, presets
+from saccade.files import check_readable, replacing
+from saccade.model.detector import Detector
+from saccade.samples import shipped_weights
+from saccade.types import InputError
+from saccade.weights.published import from_published, infer_config, is_published
+
+FORMAT = "1"
+# What Lightning keeps beside the weights and nobody needs here. They are read as lifeless records; anything else is refused.
+_HARMLESS = re.compile(
+    r"(omegaconf|lightning|pytorch_lightning|lightning_fabric|pathlib|typing|collections|argparse)\..*|"
+    r"builtins\.(int|float|bool|str|bytes|list|tuple|dict|set|object)"
+)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What a weights file holds."""
+
+    kind: Literal["saccade", "published"]
+    config: DetectorConfig
+    tensors: dict[str, Tensor]  # under our names
+    training: dict[str, Any]  # how they came to be: data, steps, scores, as the training wrote them
+
+
+def save_detector(detector: Detector, path: Path | str, *, training: Mapping[str, Any] | None = None, half: bool = False) -> None:
+    """Write a safetensors file that builds its own model: tensors, configuration, and notes about the training.
+
+    half: matrices in half precision, for half the size; time constants, norms and biases stay as they are, and so does all computing.
+    """
+    tensors = {name: value.detach().cpu().contiguous() for name, value in detector.state_dict().items()}
+    if half:
+        tensors = {name: value.half() if value.is_floating_point() and value.ndim > 1 else value for name, value in tensors.items()}
+    metadata = {"saccade": FORMAT, "config": detector.config.to_json(), "training": json.dumps(dict(training or {}))}
+    with replacing(Path(path)) as temporary:
+        save_file(tensors, temporary, metadata)
+
+
+def find_weights(path_or_name: Path | str) -> Path:
+    """A readable file: the one of this path, or else the weights of this name that come with saccade. A folder hides no name."""
+    path, name, shipped = Path(path_or_name), str(path_or_name), shipped_weights()
+    if name in shipped and not path.is_file():
+        return shipped[name]
+    if path.name == name and not path.suffix and not os.path.exists(path):
+        names = f"shipped: {', '.join(shipped) or 'none'}"
+        if name in presets:
+            raise InputError(
+                f"{name}: is a preset, and no trained weights of that name come with saccade ({names}); give a weights file, or build an "
+                f"untrained one with Detector(saccade.config.presets[{name!r}]())"
+            )
+        raise InputError(f"{name}: no such file, and no weights of that name come with saccade ({names}); give a weights file")
+    check_readable(path)
+    return path
+
+
+def load_detector(path_or_name: Path | str, device: str | torch.device = "cpu") -> Detector:
+    """The detector of a weights file (ours or a published checkpoint) or of a name that comes with saccade, ready to detect.
+
+    Training goes on with `.train()`.
+    """
+    weights = read_weights(path_or_name)
+    detector = Detector(weights.config)
+    detector.load_state_dict(weights.tensors)
+    return detector.to(device).eval()
+
+
+def read_weights(path_or_name: Path | str) -> Weights:
+    """Everything in a weights file, checked: the tensors are those of the model that the configuration describes."""
+    path = find_weights(path_or_name)
+    with path.open("rb") as file:
+        start = file.read(9)
+    if len(start) == 9 and start[8:] == b"{" and struct.unpack("<Q", start[:8])[0] < 1 << 30:
+        weights = _read_own(path)
+    elif start[:2] in (b"PK", b"\x80\x02"):
+        weights = _read_checkpoint(path)
+    else:
+        raise InputError(f"{path}: neither a safetensors file of saccade nor a checkpoint of S5-ViT or RVT (begins with {start!r})")
+    _check_tensors(path, weights)
+    return weights
+
+
+def _read_own(path: Path) -> Weights:
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            if "config" not in metadata:
+                raise InputError(f"{path}: a safetensors file without saccade's configuration; expected one that `save_detector` wrote")
+            if metadata.get("saccade") != FORMAT:
+                raise InputError(f"{path}: written in format {metadata.get('saccade')}, this saccade reads {FORMAT}; update saccade")
+            config = DetectorConfig.from_json(metadata["config"])
+            training = json.loads(metadata.get("training", "{}"))
+            return Weights("saccade", config, {name: file.get_tensor(name) for name in file.keys()}, training)  # noqa: SIM118
+    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+        raise InputError(f"{path}: damaged or cut off ({error}); download or copy it again") from error
+    except InputError as error:
+        raise error if str(error).startswith(str(path)) else InputError(f"{path}: {error}") from error
+
+
+def _read_checkpoint(path: Path) -> Weights:
+    content = _load_safely(path)
+    tensors = content.get("state_dict", content) if isinstance(content, dict) else None
+    if not isinstance(tensors, dict) or not tensors or not all(isinstance(key, str) for key in tensors):
+        raise InputError(f"{path}: no `state_dict` inside; expected a checkpoint of S5-ViT or RVT as downloaded")
+    if not is_published(tensors):
+        raise InputError(
+            f"{path}: of another architecture (first key {next(iter(tensors))!r}); expected `mdl.backbone...` of S5-ViT or RVT"
+        )
+    strange = [key for key, value in tensors.items() if not isinstance(value, Tensor)]
+    if strange:
+        raise InputError(f"{path}: {strange[0]} is no tensor; the checkpoint is damaged")
+    try:
+        return Weights("published", infer_config(tensors), from_published(tensors), {})
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _load_safely(path: Path) -> Any:
+    """`torch.load` that builds tensors and plain containers only. What else a file asks for is named and refused, never run."""
+    try:
+        asked = torch.serialization.get_unsafe_globals_in_checkpoint(path) if zipfile.is_zipfile(path) else []
+        refused = [name for name in asked if not _HARMLESS.fullmatch(name)]
+        if not refused:
+            with torch.serialization.safe_globals([(_Lifeless, name) for name in asked]):
+                return torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        if lines[0].startswith("Weights only load failed"):  # and goes on to advise loading it unsafely; the reason stands below
+            reason = lines[1].split("WeightsUnpickler error:")[-1].strip() if len(lines) > 1 else "no plain tensors"
+            raise InputError(f"{path}: holds more than weights ({reason:.150}); nothing of it was run") from error
+        raise InputError(f"{path}: damaged or cut off ({lines[0]:.150}); download it again") from error
+    raise InputError(f"{path}: asks for code that weights don't need ({', '.join(refused[:3])}); nothing of it was run")
+
+
+class _Lifeless:
+    """Stands for an object that we don't need: takes whatever its pickle says and does nothing."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        pass
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+def _check_tensors(path: Path, weights: Weights) -> None:
+    """Before the model is built: a configuration that doesn't fit its tensors could ask for any amount of memory."""
+    for index, dim in enumerate(weights.config.backbone.dims):
+        first = weights.tensors.get(f"backbone.stages.{index}.downsample.weight")
+        if first is None or first.ndim != 4 or first.shape[0] != dim:
+            raise InputError(f"{path}: stage {index} should have {dim} channels, but {'has no weights' if first is None else first.shape}")
+    expected = {name: tuple(value.shape) for name, value in Detector(weights.config).state_dict().items()}
+    missing, unexpected = sorted(set(expected) - set(weights.tensors)), sorted(set(weights.tensors) - set(expected))
+    if missing or unexpected:
+        raise InputError(
+            f"{path}: not the weights of {weights.config.name}: {len(missing)} missing ({', '.join(missing[:3]) or '-'}), "
+            f"{len(unexpected)} unexpected ({', '.join(unexpected[:3]) or '-'})"
+        )
+    for name, shape in expected.items():
+        if tuple(weights.tensors[name].shape) != shape:
+            raise InputError(f"{path}: {name} has shape {tuple(weights.tensors[name].shape)}, expected {shape}")
+        if not torch.isfinite(weights.tensors[name]).all():
+            raise InputError(f"{path}: {name} holds NaN or infinity; the training that wrote it went wrong")

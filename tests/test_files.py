@@ -1,0 +1,83 @@
+"""Records out of JSON: what was written comes back equal, and what is anything else is refused with its place."""
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from saccade.files import from_plain, to_plain
+from saccade.types import InputError
+
+numbers = st.floats(allow_nan=False)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@dataclass(frozen=True)
+class Inner:
+    kind: Literal["one", "other"]
+    share: float | None = None
+
+
+@dataclass(frozen=True)
+class Outer:
+    name: str
+    count: int
+    on: bool
+    pair: tuple[float, float]
+    inner: tuple[Inner, ...] = ()
+    curves: dict[str, tuple[float, ...]] = field(default_factory=dict)
+
+
+inners = st.builds(Inner, st.sampled_from(["one", "other"]), st.none() | numbers)
+outers = st.builds(
+    Outer, st.text(), st.integers(), st.booleans(), st.tuples(numbers, numbers), st.lists(inners).map(tuple),
+    st.dictionaries(st.text(), st.lists(numbers).map(tuple), max_size=3),
+)  # fmt: skip
+
+
+@given(outers)
+def test_what_was_written_comes_back(record: Outer) -> None:
+    text = json.dumps(to_plain(record), allow_nan=False)
+    assert from_plain(Outer, json.loads(text), "record") == record
+
+
+def test_nan_comes_back_as_one_object() -> None:
+    """So that records that hold it can be equal."""
+    plain = to_plain(Inner("one", math.nan))
+    assert plain["share"] == "NaN"
+    assert from_plain(Inner, plain, "record") == from_plain(Inner, plain, "record")
+
+
+@given(st.sampled_from([Outer, Inner, float, tuple[int, int], Literal["one"], dict[str, int], bool]), json_values)
+def test_anything_else_is_refused_with_its_place(kind: Any, value: Any) -> None:
+    try:
+        read = from_plain(kind, value, "file.json")
+    except InputError as error:
+        assert str(error).startswith("file.json")
+    else:
+        assert from_plain(kind, json.loads(json.dumps(to_plain(read))), "again") == read or read != read
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"count": True}, "record.count: True; expected int"),
+        ({"on": 1}, "record.on: 1; expected bool"),
+        ({"pair": [1]}, r"record.pair: \[1\]; expected tuple"),
+        ({"pair": [1, 10**400]}, r"record.pair\[1\]: 10+; expected float"),
+        ({"inner": [{"kind": "third"}]}, r"record.inner\[0\].kind: 'third'; expected one, other"),
+        ({"colour": 1}, "colour unknown or missing"),
+    ],
+)
+def test_the_place_is_named(change: dict, told: str) -> None:
+    plain = to_plain(Outer("a", 1, True, (1.0, 2.0)))
+    with pytest.raises(InputError, match=told):
+        from_plain(Outer, plain | change, "record")
