@@ -23,10 +23,9 @@ from saccade.export.graph import export_detector
 from saccade.export.quantise import quantise_onnx
 from saccade.export.runtime import Runtime, RuntimeName, open_runtime
 from saccade.model.detector import Detector
-from saccade.model.stepping import Stepping
 from saccade.representation.canvas import Canvas
 from saccade.stream.stream import Stream
-from saccade.types import Events, InputError
+from saccade.types import Events, InputError, Stepping
 
 CLIP = Path(__file__).parents[2] / "shared/data/gen1/clip_td.dat"
 MODELS = ("s5-vit-nano", "s5-vit-s", "s5-vit-b")

@@ -27,6 +27,7 @@ from saccade.events.write import write_events
 from saccade.model.detector import Detector
 from saccade.outputs.text import read_json_lines
 from saccade.samples import STREET, shipped_weights
+from saccade.stream.adaptive import Adaptive
 from saccade.stream.stream import Stream
 from saccade.types import Detections, Events, InputError
 from saccade.weights.load import load_detector, save_detector
@@ -148,7 +149,7 @@ def test_an_adaptive_rate_is_the_streams(typed, weights: Path, score: float, tmp
     out = tmp_path / "a.jsonl"
     typed(weights, STREET, "--from", 0.2, "--to", 0.6, "--min-rate", 5, "--max-rate", 100, "--score", score, "--out", out)
     times_us = [one.time_us for one in read_json_lines(out)]
-    assert times_us == [one.time_us for one in streamed(weights, min_rate_hz=5, max_rate_hz=100)]
+    assert times_us == [one.time_us for one in streamed(weights, adaptive=Adaptive(min_rate_hz=5, max_rate_hz=100))]
     assert 2 < len(times_us) < 40, "less often than at most, more often than at least"
     assert f"{len(times_us)} frames at up to 100 Hz" in capsys.readouterr().out
     assert "--max-rate" in refused(typed, capsys, weights, STREET, "--max-rate", 10, "--rate", 50)

@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
@@ -24,7 +23,6 @@ from saccade.types import Counts, Events, InputError, Stepping
 if TYPE_CHECKING:
     from saccade.config import DetectorConfig
     from saccade.events.reader import Reader
-    from saccade.outputs.backdrop import Backdrop
     from saccade.outputs.outputs import Output, Outputs, Run
     from saccade.stream.stream import Stream
     from saccade.stream.tiles import Tiled
@@ -103,19 +101,20 @@ def detect(
     paths = out or _standard(recording)
     check_outputs(paths, recording, overwrite)
     from saccade.export.runtime import open_runtime
-    from saccade.outputs.backdrop import Backdrop
     from saccade.outputs.outputs import Run
+    from saccade.stream.adaptive import Adaptive
     from saccade.stream.tiles import open_stream
     from saccade.weights.load import find_weights
 
     file = find_weights(weights)
     with opening.open(recording) as reader:
         start_us, end_us = _limits(reader, start_s, end_s)
+        adaptive = None if min_rate_hz is None and max_rate_hz is None else Adaptive(min_rate_hz=min_rate_hz, max_rate_hz=max_rate_hz)
         opened = open_runtime(file, runtime, device, threads or None)
         wanted = class_indices(classes, opened.config)
         stream = open_stream(
             opened, rate_hz, reader.width, reader.height, fit, known, window=window, stepping=stepping, counts=counts, tracker=track,
-            score=min(score, TRACKED_FROM) if track else score, min_rate_hz=min_rate_hz, max_rate_hz=max_rate_hz, faults=faults,
+            score=min(score, TRACKED_FROM) if track else score, adaptive=adaptive, faults=faults, pictures=True,
         )  # fmt: skip
         run = Run(
             recording=recording.name, width=reader.width, height=reader.height, classes=opened.config.classes, rate_hz=highest_hz,
@@ -124,7 +123,7 @@ def detect(
         # Without limits a recording may be out of order; between limits that would be an error.
         events = reader.stream(None if start_s is None else start_us, None if end_s is None else end_us)
         events = events if faults == "raise" else _small(events)
-        _run(stream, Backdrop(events, reader.width, reader.height, opened.config.window_us), run, open_outputs(paths, run), wanted, score)
+        _run(stream, events, run, open_outputs(paths, run), wanted, score)
 
 
 def _limits(reader: "Reader", start_s: float | None, end_s: float | None) -> tuple[int, int]:
@@ -143,15 +142,13 @@ def _small(portions: Iterable[Events]) -> Iterator[Events]:
             yield events[first : first + SMALL]
 
 
-def _run(stream: "Stream | Tiled", backdrop: "Backdrop", run: "Run", outputs: "Outputs", wanted: np.ndarray, score: float) -> None:
+def _run(stream: "Stream | Tiled", events: Iterable[Events], run: "Run", outputs: "Outputs", wanted: np.ndarray, score: float) -> None:
     frames, boxes, tracks, began_s, time_us = 0, 0, set[int](), time.perf_counter(), run.start_us
     try:
         with stop_signals() as asked, outputs, _bar(run) as bar:
-            for found in stream.run(backdrop):
+            for found in stream.run(events):
                 shown = found[np.isin(found.classes, wanted) & (found.scores >= score)]
-                look = lru_cache(maxsize=1)(lambda end_us=found.time_us: backdrop.frame(end_us))
-                outputs.write(shown, look if outputs.wants_frames else None)
-                backdrop.forget(found.time_us)
+                outputs.write(shown, stream.picture if outputs.wants_frames else None)
                 frames, boxes, time_us = frames + 1, boxes + len(shown), found.time_us
                 tracks |= set() if shown.tracks is None else set(shown.tracks[shown.tracks >= 0].tolist())
                 bar.update((found.time_us - run.start_us) / 1e6 - bar.n)

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float32, Int64
 
 from saccade.datasets.augment import Augmentation, Frames, augment_frames, augment_labels
 from saccade.datasets.recording import LabelledRecording, Sampling
+from saccade.model.stepping import FRESH_DT, elapsed
 from saccade.types import InputError, Labels
 
 
@@ -49,8 +50,11 @@ class Timeline:
         """True elapsed time in windows; one window before a frame whose memory begins, at any rate, as for streams and evaluations."""
         ends_us = self.ends_us[self.kept[first : first + length]]
         window_us = self.sampling.window_us
-        before_us = ends_us[0] - window_us if is_first or not first else self.ends_us[self.kept[first - 1]]
-        return (np.diff(ends_us, prepend=before_us) / window_us).astype(np.float32)
+        before_us = ends_us[0] if is_first or not first else self.ends_us[self.kept[first - 1]]
+        dt = elapsed(ends_us, np.concatenate(([before_us], ends_us[:-1])), window_us)
+        if is_first or not first:
+            dt[0] = FRESH_DT
+        return dt.astype(np.float32)
 
     def read(self, recording: LabelledRecording, first: int, length: int) -> Frames:
         """Frames in a row are read at once: those of a sliding window share their events."""

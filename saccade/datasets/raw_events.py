@@ -13,10 +13,9 @@ from saccade.datasets.rules import Truth
 from saccade.events.open import open_events
 from saccade.events.reader import LATEST_US, Reader
 from saccade.representation.canvas import Canvas
-from saccade.representation.frames import Framer
-from saccade.representation.histogram import Histogram, add_events
+from saccade.representation.frames import Framer, frames_between
 from saccade.representation.windows import Grid
-from saccade.types import Events, InputError, Labels
+from saccade.types import InputError, Labels
 
 Halve = Literal["no", "events", "published"]
 CLIP = 10  # where counts end, as of `Framer`
@@ -107,7 +106,7 @@ class EventRecording:
         start_us = int(ends_us[0]) - sampling.window_us if sampling.kind == "sliding" else grid.end(first - 1)
         rate_hz = 1_000_000 / grid.step_us
         framer = Framer(
-            rate_hz, sampling.kind, sampling.window_us, sampling.bins, canvas=self.canvas, mode=sampling.histogram, reuse=True,
+            rate_hz, sampling.kind, sampling.window_us, sampling.bins, CLIP, canvas=self.canvas, mode=sampling.histogram, reuse=True,
             origin_us=grid.origin_us, max_gap_us=LATEST_US,
         )  # fmt: skip
         with self.open() as reader:
@@ -120,25 +119,11 @@ class EventRecording:
 
     def windows(self, starts_us: Ends, ends_us: Ends, sampling: Sampling) -> Clip:
         """What lies between the first start and the last end is decoded once, however the windows overlap."""
-        out = np.zeros((len(ends_us), 2 * sampling.bins, self.height, self.width), np.uint8)
         if not len(ends_us):
-            return out
-        parts: list[list[Events]] = [[] for _ in ends_us]
+            return np.zeros((0, 2 * sampling.bins, self.height, self.width), np.uint8)
         with self.open() as reader:
-            for events in reader.stream(int(starts_us.min()), int(ends_us.max())):
-                ordered = not (events.t[1:] < events.t[:-1]).any()
-                if not len(events):
-                    continue
-                for i in np.flatnonzero((starts_us <= events.t.max()) & (ends_us > events.t.min())).tolist():
-                    part = _between(events, int(starts_us[i]), int(ends_us[i]), ordered)
-                    if sampling.histogram == "published":  # its bins begin with the window's first event: all of them are needed at once
-                        parts[i].append(part)
-                    else:
-                        self._count(out[i], part, int(starts_us[i]), int(ends_us[i]), sampling)
-        for i, pieces in enumerate(parts):
-            if pieces:
-                self._count(out[i], Events.join(pieces), int(starts_us[i]), int(ends_us[i]), sampling)
-        return out
+            events = reader.stream(int(starts_us.min()), int(ends_us.max()))
+            return frames_between(events, starts_us, ends_us, self.canvas, sampling.bins, CLIP, sampling.histogram)
 
     def event_counts(self, start_us: int, ends_us: Ends) -> tuple[Ends, int]:
         """How many events came up to each of these ends since the one before, and how many pixels the sensor has: for adaptive rates."""
@@ -149,20 +134,11 @@ class EventRecording:
                 counts += np.bincount(np.searchsorted(ends_us, inside, "right"), minlength=len(counts))
         return counts, self.size[0] * self.size[1]
 
-    def _count(self, histogram: Histogram, events: Events, start_us: int, end_us: int, sampling: Sampling) -> None:
-        tally = np.zeros((2, sampling.bins), np.int64)
-        add_events(histogram, tally, events, start_us, end_us, CLIP, self.canvas, sampling.histogram)
-
 
 def _keep(out: Clip, frame: Any, grid: Grid, first: int) -> None:
     i = grid.index(frame.end_us) - first
     if i >= 0:  # earlier windows end before the asked ones and are incomplete
         out[i] = frame.data
-
-
-def _between(events: Events, start_us: int, end_us: int, ordered: bool) -> Events:
-    t = events.t
-    return events[t.searchsorted(start_us) : t.searchsorted(end_us)] if ordered else events[(t >= start_us) & (t < end_us)]
 
 
 def check_ends(ends_us: Ends, grid: Grid, name: str) -> int:

@@ -1,6 +1,7 @@
 """PREDICTIONS -> DETECTIONS: what the head says of every cell, as boxes of the sensor."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -16,6 +17,16 @@ from saccade.types import Detections, InputError
 
 Ranking = Literal["product", "class"]
 Rows = Float[np.ndarray, "frames cells columns"]  # of `dense`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """How predictions become boxes; see `decode`."""
+
+    threshold: float = 0.1
+    nms_iou: float = 0.45
+    maximum: int = 300
+    ranking: Ranking = "product"
 
 
 def dense(predictions: Predictions) -> Float[Tensor, "frames cells columns"]:

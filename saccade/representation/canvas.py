@@ -7,10 +7,11 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float64, Int32
 
+from saccade.config import round_up
 from saccade.types import InputError
 
-Columns = Int32[np.ndarray, "sensor_width"]  # for every column of the sensor that of the canvas; -1 = dropped
-Rows = Int32[np.ndarray, "sensor_height"]
+CanvasColumns = Int32[np.ndarray, "sensor_width"]  # for every column of the sensor that of the canvas; -1 = dropped
+CanvasRows = Int32[np.ndarray, "sensor_height"]
 BoxCorners = Float64[np.ndarray, "n 4"]  # left, top, right, bottom in pixels
 
 SCALE_STEPS = 1 << 16  # scales are whole multiples of 1 / this: a float32 box then survives the way there and back without rounding
@@ -21,8 +22,8 @@ LARGEST_SIDE = 1 << 14
 class Canvas:
     """Where the sensor's pixels go. The origin stays the origin: what the canvas has more is zero at the bottom and at the right."""
 
-    columns: Columns
-    rows: Rows
+    columns: CanvasColumns
+    rows: CanvasRows
     width: int
     height: int
     scale: float = 1.0  # canvas pixels per sensor pixel
@@ -93,8 +94,8 @@ class Canvas:
         if not 0 < scale <= 1 or scale * SCALE_STEPS % 1:
             raise InputError(f"Canvas: scale={scale!r} must be in (0, 1] and a multiple of 1 / {SCALE_STEPS}")
         columns, rows = (_scaled(side, int(scale * SCALE_STEPS)) for side in (width, height))
-        canvas_width = _round_up(max(int(columns[-1]) + 1, least[0]), across)
-        return cls(columns, rows, canvas_width, _round_up(max(int(rows[-1]) + 1, least[1]), down), scale)
+        canvas_width = round_up(max(int(columns[-1]) + 1, least[0]), across)
+        return cls(columns, rows, canvas_width, round_up(max(int(rows[-1]) + 1, least[1]), down), scale)
 
 
 @lru_cache(maxsize=16)
@@ -105,10 +106,6 @@ def whole_sensor(width: int, height: int) -> Canvas:
 
 def _scaled(side: int, steps: int) -> np.ndarray:
     return (np.arange(side) * steps // SCALE_STEPS).astype(np.int32)
-
-
-def _round_up(side: int, multiple: int) -> int:
-    return -(-side // multiple) * multiple
 
 
 def _check_sides(what: str, width: int, height: int) -> None:

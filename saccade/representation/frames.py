@@ -1,4 +1,4 @@
-"""EVENTS -> FRAMES at any rate. Sliding frames grow by the newest events: at 200 Hz an event is counted once, not ten times."""
+"""WINDOWS -> FRAMES at any rate. Sliding frames grow by the newest events: at 200 Hz an event is counted once, not ten times."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -7,13 +7,17 @@ from fractions import Fraction
 from math import lcm
 
 import numpy as np
+from jaxtyping import Int64, UInt8
 
 from saccade.representation.canvas import Canvas, whole_sensor
 from saccade.representation.histogram import Histogram, Mode, add_events, check_settings
-from saccade.representation.windows import HOUR_US, Cutter, Rate, WindowKind
+from saccade.representation.windows import HOUR_US, Cutter, Rate, WindowBuffer, WindowKind, pieces
 from saccade.types import Events, InputError, Window
 
 log = logging.getLogger("saccade")
+
+FrameStack = UInt8[np.ndarray, "n channels height width"]
+WindowEnds = Int64[np.ndarray, "n"]  # in microseconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,26 +30,6 @@ class Frame:
     events: int  # in the window, those outside the sensor included
     outside: int  # of them, outside the sensor: not in the data
     late: int  # that came too late for any window, since the previous frame
-
-
-class _Scratch:
-    """Each window from nothing: for windows that share no bins with the one before."""
-
-    def __init__(self, bins: int, clip: int, canvas: Canvas, mode: Mode, reuse: bool) -> None:
-        self.clip, self.canvas, self.mode, self.reuse = clip, canvas, mode, reuse
-        self.shape = (2 * bins, canvas.height, canvas.width)
-        self.data = np.zeros(self.shape, np.uint8)
-        self.empty = True
-
-    def frame(self, window: Window) -> Frame:
-        if not self.reuse:
-            self.data = np.zeros(self.shape, np.uint8)
-        elif not self.empty:
-            self.data.fill(0)
-        self.empty = not len(window)
-        tally = np.zeros((2, self.shape[0] // 2), np.int64)
-        add_events(self.data, tally, window, window.start_us, window.end_us, self.clip, self.canvas, self.mode)
-        return Frame(self.data, window.start_us, window.end_us, len(window), int(tally[1].sum()), window.late)
 
 
 class _Ring:
@@ -62,13 +46,13 @@ class _Ring:
         self.end_us = end_us
         self.slots = np.zeros((4 * bins, canvas.height, canvas.width), np.uint8)
         self.data = self.slots[: 2 * bins]
-        self.tally = np.zeros((2, bins), np.int64)
+        self.counted = np.zeros((2, bins), np.int64)
         self.quiet = 6 * bins  # moves since something was counted
 
     def add(self, events: Events, window_us: int, clip: int, canvas: Canvas) -> None:
-        """Count events, all of which lie in the newest bins: the older ones are finished."""
+        """Count events, none of which was counted before."""
         if len(events):
-            add_events(self.data, self.tally, events, self.end_us - window_us, self.end_us, clip, canvas)
+            add_events(self.data, self.counted, events, self.end_us - window_us, self.end_us, clip, canvas)
             self.quiet = 0
 
     def move(self, end_us: int) -> None:
@@ -85,40 +69,100 @@ class _Ring:
         if not clean:
             self.data[bins - fresh : bins].fill(0)
             self.data[-fresh:].fill(0)
-            self.tally[:, :-fresh] = self.tally[:, fresh:]
-            self.tally[:, -fresh:] = 0
+            self.counted[:, :-fresh] = self.counted[:, fresh:]
+            self.counted[:, -fresh:] = 0
 
 
-class _Rings:
-    """As many rings as the bins' borders have positions relative to the grid: each frame continues the one that shares its borders."""
+class FrameBuffer:
+    """Pieces of a stream in, the frame of the window that ends with the newest piece out: the one way in which frames are made.
 
-    def __init__(self, bins: int, clip: int, canvas: Canvas, reuse: bool, window_us: int, step_us: int) -> None:
-        self.bins, self.clip, self.canvas, self.reuse = bins, clip, canvas, reuse
-        self.window_us, self.step_us = window_us, step_us
-        self.cycle_us = lcm(step_us, window_us // bins)
+    Sliding windows whose step and bins have common borders are kept in rings, one for every position of the bins' borders relative to
+    the grid (one at 40, 100 and 200 Hz, five at 1000 Hz): an event is counted once per ring. Other windows are counted when they are
+    taken. WINDOWS holds the pieces; STEP_US is the distance of their ends. With REUSE the data of a frame is valid until the next `add`.
+    """
+
+    def __init__(
+        self,
+        windows: WindowBuffer,
+        step_us: Fraction,
+        canvas: Canvas,
+        *,
+        bins: int = 10,
+        clip: int = 10,
+        mode: Mode = "exact",
+        reuse: bool = False,
+    ) -> None:
+        self.windows, self.canvas, self.bins, self.clip, self.mode, self.reuse = windows, canvas, bins, clip, mode, reuse
+        self._scratch = np.zeros((2 * bins, canvas.height, canvas.width), np.uint8)
+        self._scratch_empty = True
+        self.change_step(step_us)
+
+    def change_step(self, step_us: Fraction) -> None:
+        """The next piece ends on a grid of another step: the rings are made anew from the events that are held."""
+        windows = self.windows
+        _check_bins(windows, step_us, self.bins)
         self.rings: list[_Ring] = []
+        self._step_us, self._cycle_us = int(step_us), 0
+        if windows.kind == "sliding" and self.mode == "exact" and not windows.window_us % self.bins and step_us.denominator == 1:
+            cycle_us = lcm(int(step_us), windows.window_us // self.bins)
+            self._cycle_us = cycle_us if cycle_us < windows.window_us else 0  # else a ring would count no less than counting anew
 
-    def frame(self, step: Window) -> Frame:
-        """The frame that ends with STEP = the events since the frame before."""
-        if not self.rings:
-            ends_us = range(step.end_us, step.end_us + self.cycle_us, self.step_us)
-            self.rings = [_Ring(self.bins, self.cycle_us * self.bins // self.window_us, self.canvas, end_us) for end_us in ends_us]
-        done = self.rings[0]
+    def add(self, piece: Window) -> None:
+        """PIECE begins where the one before ended."""
+        self.windows.add(piece)
         for ring in self.rings:
-            if ring.end_us < step.end_us:
-                ring.move(ring.end_us + self.cycle_us)
-            ring.add(step, self.window_us, self.clip, self.canvas)
-            if ring.end_us == step.end_us:
-                done = ring
-        events, outside = (sum(counts) for counts in done.tally.tolist())  # Python's sum: numpy's takes longer for ten numbers
-        data = done.data
+            if ring.end_us < piece.end_us:
+                ring.move(ring.end_us + self._cycle_us)
+            ring.add(piece, self.windows.window_us, self.clip, self.canvas)
+
+    def take(self) -> Frame:
+        """The frame that ends with the newest piece; the next one ends with a later piece."""
+        start_us, end_us = self.windows.limits
+        late = self.windows.late
+        data, events, outside = self._from_ring(end_us) if self._cycle_us else self._count(start_us, end_us)
+        self.windows.close()
+        return Frame(data, start_us, end_us, events, outside, late)
+
+    def _from_ring(self, end_us: int) -> tuple[Histogram, int, int]:
+        if not self.rings:
+            self.rings = [self._ring(later_us) for later_us in range(end_us, end_us + self._cycle_us, self._step_us)]
+        done = next(ring for ring in self.rings if ring.end_us == end_us)
+        events, outside = (sum(counts) for counts in done.counted.tolist())  # Python's sum: numpy's takes longer for ten numbers
+        if self.reuse:
+            return done.data, events, outside
+        return done.data.copy() if events else np.zeros_like(done.data), events, outside  # untouched zeros cost nothing
+
+    def _ring(self, end_us: int) -> _Ring:
+        window_us = self.windows.window_us
+        ring = _Ring(self.bins, self._cycle_us * self.bins // window_us, self.canvas, end_us)
+        for part in self.windows.between(end_us - window_us, end_us):
+            ring.add(part, window_us, self.clip, self.canvas)
+        return ring
+
+    def _count(self, start_us: int, end_us: int) -> tuple[Histogram, int, int]:
+        """Of this window alone, all of its events."""
         if not self.reuse:
-            data = data.copy() if events else np.zeros_like(data)  # untouched zeros cost nothing
-        return Frame(data, step.end_us - self.window_us, step.end_us, events, outside, step.late)
+            self._scratch = np.zeros_like(self._scratch)
+        elif not self._scratch_empty:
+            self._scratch.fill(0)
+        counted = np.zeros((2, self.bins), np.int64)
+        parts = self.windows.between(start_us, end_us)
+        if self.mode == "published" and parts:  # its bins begin with the window's first event: all events are needed at once
+            parts = [Events.join(parts)]
+        for part in parts:
+            add_events(self._scratch, counted, part, start_us, end_us, self.clip, self.canvas, self.mode)
+        self._scratch_empty = not parts
+        return self._scratch, sum(len(part) for part in parts), int(counted[1].sum())
+
+
+def _check_bins(windows: WindowBuffer, step_us: Fraction, bins: int) -> None:
+    shortest_us = windows.window_us if windows.kind == "sliding" else int(step_us)
+    if shortest_us < bins:
+        raise InputError(f"frames: a window of {shortest_us} us has less than 1 us for each of {bins} bins; lower bins or rate_hz")
 
 
 class Framer:
-    """Turns a stream into frames: `push`, `advance_to` and `finish` as of the Cutter; `cutter.late` is the total."""
+    """Events in any portions -> frames at a rate: `push`, `advance_to` and `finish` as of the Cutter; `cutter.late` is the total."""
 
     def __init__(
         self,
@@ -136,16 +180,12 @@ class Framer:
         max_gap_us: int = HOUR_US,
     ) -> None:
         check_settings(bins, clip, mode)
-        self.cutter = Cutter(rate_hz, kind, window_us, origin_us=origin_us, slack_us=slack_us, max_gap_us=max_gap_us)
-        shortest_us = window_us if kind == "sliding" else int(self.cutter.grid.step_us)
-        if shortest_us < bins:
-            raise InputError(f"frames: a window of {shortest_us} us has less than 1 us for each of {bins} bins; lower bins or rate_hz")
-        self.bins, self.clip, self.canvas, self.mode, self.reuse = bins, clip, canvas, mode, reuse
-        self.incremental = kind == "sliding" and mode == "exact" and _rings_pay(self.cutter.grid.step_us, window_us, bins)
-        if self.incremental:  # the rings remember the window: they need each event once
-            self.cutter.kind = "disjoint"
-        self._warned = False
-        self._builder: _Scratch | _Rings | None = None
+        self.cutter = Cutter(rate_hz, origin_us=origin_us, slack_us=slack_us, max_gap_us=max_gap_us)
+        self.windows = WindowBuffer(kind, window_us)
+        self._settings = {"bins": bins, "clip": clip, "mode": mode, "reuse": reuse}
+        self._canvas, self._warned = canvas, False
+        self.buffer: FrameBuffer | None = None  # made when the first piece tells the sensor's size
+        _check_bins(self.windows, self.cutter.grid.step_us, bins)
 
     def push(self, events: Events) -> Iterator[Frame]:
         return self._frames(self.cutter.push(events))
@@ -156,28 +196,17 @@ class Framer:
     def finish(self) -> Iterator[Frame]:
         yield from self._frames(self.cutter.finish())
 
-    def _frames(self, windows: Iterator[Window]) -> Iterator[Frame]:
-        for window in windows:
-            if self._builder is None:
-                self._builder = self._make_builder(window)
-            frame = self._builder.frame(window)
+    def _frames(self, cut: Iterator[Window]) -> Iterator[Frame]:
+        for piece in cut:
+            if self.buffer is None:
+                canvas = self._canvas or whole_sensor(piece.width, piece.height)
+                self.buffer = FrameBuffer(self.windows, self.cutter.grid.step_us, canvas, **self._settings)  # type: ignore[arg-type]
+            self.buffer.add(piece)
+            frame = self.buffer.take()
             if frame.outside and not self._warned:
                 self._warned = True
                 log.warning("frames: events outside the sensor are left out, %d of %d in the first such frame", frame.outside, frame.events)
             yield frame
-
-    def _make_builder(self, window: Window) -> _Scratch | _Rings:
-        canvas = self.canvas or whole_sensor(window.width, window.height)
-        if not self.incremental:
-            return _Scratch(self.bins, self.clip, canvas, self.mode, self.reuse)
-        return _Rings(self.bins, self.clip, canvas, self.reuse, self.cutter.window_us, int(self.cutter.grid.step_us))
-
-
-def _rings_pay(step_us: Fraction, window_us: int, bins: int) -> bool:
-    """Rings count an event once per ring, scratch once per window it is in: window / step times."""
-    if window_us % bins or step_us.denominator != 1:
-        return False
-    return lcm(int(step_us), window_us // bins) < window_us
 
 
 def frames(
@@ -197,13 +226,34 @@ def frames(
 ) -> Iterator[Frame]:
     """`stacked_histogram` of each window of `windows`, bit for bit, without counting shared events again.
 
+    for frame in saccade.frames(recording, rate_hz=200): frame.data  # uint8 (20, height, width)
+
     With `reuse` the data of a frame is only valid until the next one is asked for: no copies, for streams.
     """
     options = {"canvas": canvas, "mode": mode, "reuse": reuse, "origin_us": origin_us, "slack_us": slack_us, "max_gap_us": max_gap_us}
-    return _frames(Framer(rate_hz, kind, window_us, bins, clip, **options), source)  # type: ignore[arg-type]
+    framer = Framer(rate_hz, kind, window_us, bins, clip, **options)  # type: ignore[arg-type]
+    return framer._frames(pieces(framer.cutter, source))
 
 
-def _frames(framer: Framer, source: Iterable[Events]) -> Iterator[Frame]:
+def frames_between(
+    source: Iterable[Events], starts_us: WindowEnds, ends_us: WindowEnds, canvas: Canvas, bins: int, clip: int, mode: Mode = "exact"
+) -> FrameStack:
+    """The frames of windows [start, end) that follow no grid, one by one, from a source that is read once; empty ones stay zero."""
+    out = np.zeros((len(ends_us), 2 * bins, canvas.height, canvas.width), np.uint8)
+    held: list[list[Events]] = [[] for _ in ends_us]
+    counted = np.zeros((2, bins), np.int64)
     for events in source:
-        yield from framer.push(events)
-    yield from framer.finish()
+        if not len(events):
+            continue
+        ordered = events.ordered
+        for i in np.flatnonzero((starts_us <= events.t.max()) & (ends_us > events.t.min())).tolist():
+            start_us, end_us = int(starts_us[i]), int(ends_us[i])
+            part = events.between(start_us, end_us, ordered)
+            if mode == "published":  # its bins begin with the window's first event: all events are needed at once
+                held[i].append(part)
+            else:
+                add_events(out[i], counted, part, start_us, end_us, clip, canvas)
+    for i, parts in enumerate(held):
+        if parts:
+            add_events(out[i], counted, Events.join(parts), int(starts_us[i]), int(ends_us[i]), clip, canvas, mode)
+    return out

@@ -13,7 +13,7 @@ from saccade.types import Events, InputError, Window
 log = logging.getLogger("saccade")
 
 Histogram = UInt8[np.ndarray, "channels H W"]  # 2 polarities x bins, all bins of polarity 0 first
-Tally = Int64[np.ndarray, "2 bins"]  # per bin: events, and how many of them lay outside the sensor
+BinCounts = Int64[np.ndarray, "2 bins"]  # per bin: events, and how many of them lay outside the sensor
 Mode = Literal["exact", "published"]
 MODES = ("exact", "published")
 
@@ -32,10 +32,10 @@ def stacked_histogram(window: Window, bins: int = 10, clip: int = 10, *, canvas:
     check_settings(bins, clip, mode)
     canvas = canvas or whole_sensor(window.width, window.height)
     histogram = np.zeros((2 * bins, canvas.height, canvas.width), np.uint8)
-    tally = np.zeros((2, bins), np.int64)
-    add_events(histogram, tally, window, window.start_us, window.end_us, clip, canvas, mode)
-    if tally[1].any():
-        log.warning("histogram: %d of %d events lie outside the sensor %d x %d", tally[1].sum(), len(window), window.width, window.height)
+    counted = np.zeros((2, bins), np.int64)
+    add_events(histogram, counted, window, window.start_us, window.end_us, clip, canvas, mode)
+    if counted[1].any():
+        log.warning("histogram: %d of %d events lie outside the sensor %d x %d", counted[1].sum(), len(window), window.width, window.height)
     return histogram
 
 
@@ -62,7 +62,7 @@ def check_settings(bins: int, clip: int, mode: Mode) -> None:
 
 
 def add_events(
-    histogram: Histogram, tally: Tally, events: Events, start_us: int, end_us: int, clip: int, canvas: Canvas, mode: Mode = "exact"
+    histogram: Histogram, counted: BinCounts, events: Events, start_us: int, end_us: int, clip: int, canvas: Canvas, mode: Mode = "exact"
 ) -> None:
     """Count EVENTS onto a histogram of [start_us, end_us), in place: sliding frames grow by the newest events only.
 
@@ -79,16 +79,16 @@ def add_events(
     if mode == "published":
         if len(events):
             first_us, last_us = events.t.min(), events.t.max()
-            _add_published(events.t, events.x, events.y, events.p, histogram, tally, columns, rows, first_us, last_us)
+            _add_published(events.t, events.x, events.y, events.p, histogram, counted, columns, rows, first_us, last_us)
             np.minimum(histogram, clip, out=histogram)
         return
-    done = _add_exact(events.t, events.x, events.y, events.p, histogram, tally, columns, rows, steps, start_us, end_us, np.uint8(clip))
+    done = _add_exact(events.t, events.x, events.y, events.p, histogram, counted, columns, rows, steps, start_us, end_us, np.uint8(clip))
     if done < len(events):
         raise InputError(f"histogram: event {done} at {events.t[done]} us is not in its window [{start_us}, {end_us}) us; use windows()")
 
 
 @compiled
-def _add_exact(t, x, y, p, histogram, tally, columns, rows, steps, start_us, end_us, clip):
+def _add_exact(t, x, y, p, histogram, counted, columns, rows, steps, start_us, end_us, clip):
     """Blocks of events that share a bin, so that nothing is divided per event. Returns how many events lie before a misplaced one."""
     bins = len(histogram) // 2
     width = histogram.shape[2]
@@ -104,7 +104,7 @@ def _add_exact(t, x, y, p, histogram, tally, columns, rows, steps, start_us, end
         high = start_us + ((j + 1) * (end_us - start_us) + bins - 1) // bins
         stop = i + _run_length(t[i : i + BLOCK], low, high)
         cells = flat[j * plane :]
-        tally[0, j] += stop - i
+        counted[0, j] += stop - i
         inside = _inside(x[i:stop], y[i:stop], len(columns), len(rows))
         if steps is None:
             if inside:
@@ -112,18 +112,18 @@ def _add_exact(t, x, y, p, histogram, tally, columns, rows, steps, start_us, end
         elif inside and steps:
             _add_scaled(x[i:stop], y[i:stop], p[i:stop], cells, width, bins * plane, clip, steps)
         if not inside or steps == 0:
-            tally[1, j] += _add_mapped(x[i:stop], y[i:stop], p[i:stop], cells, columns, rows, width, bins * plane, clip)
+            counted[1, j] += _add_mapped(x[i:stop], y[i:stop], p[i:stop], cells, columns, rows, width, bins * plane, clip)
         i = stop
     return i
 
 
 @compiled
 def _run_length(t, low, high):
-    """How many of the first events are in [low, high). The first loop has no exit, so it vectorises: a sign bit shows a stranger."""
-    strangers = np.int64(0)
+    """How many of the first events are in [low, high). The first loop has no exit, so it vectorises: an event outside sets the sign bit."""
+    outside = np.int64(0)
     for i in range(len(t)):
-        strangers |= (t[i] - low) | (high - 1 - t[i])
-    if strangers >= 0:
+        outside |= (t[i] - low) | (high - 1 - t[i])
+    if outside >= 0:
         return len(t)
     for i in range(len(t)):
         if t[i] < low or t[i] >= high:
@@ -133,11 +133,11 @@ def _run_length(t, low, high):
 
 @compiled
 def _inside(x, y, width, height):
-    strangers = np.int32(0)
+    outside = np.int32(0)
     last_column, last_row = np.int32(width - 1), np.int32(height - 1)
     for i in range(len(x)):
-        strangers |= np.int32(last_column - np.int32(x[i])) | np.int32(last_row - np.int32(y[i]))
-    return strangers >= 0
+        outside |= np.int32(last_column - np.int32(x[i])) | np.int32(last_row - np.int32(y[i]))
+    return outside >= 0
 
 
 @compiled
@@ -178,14 +178,14 @@ def _add_mapped(x, y, p, cells, columns, rows, width, polarity_stride, clip):
 
 
 @compiled
-def _add_published(t, x, y, p, histogram, tally, columns, rows, first_us, last_us):
+def _add_published(t, x, y, p, histogram, counted, columns, rows, first_us, last_us):
     """In float32, like torch divides integers: rounding decides the bin of events at its border."""
     bins = len(histogram) // 2
     span = np.float32(max(last_us - first_us, 1))
     for i in range(len(t)):
         j = min(int(np.float32(t[i] - first_us) / span * np.float32(bins)), bins - 1)
-        tally[0, j] += 1
+        counted[0, j] += 1
         if x[i] >= len(columns) or y[i] >= len(rows):
-            tally[1, j] += 1
+            counted[1, j] += 1
         elif columns[x[i]] >= 0 and rows[y[i]] >= 0:
             histogram[j + bins * int(p[i]), rows[y[i]], columns[x[i]]] += np.uint8(1)  # wraps

@@ -1,4 +1,4 @@
-"""EVENTS -> WINDOWS on an exact grid of ends, for a file, a live source and a simulator alike."""
+"""EVENTS -> PIECES on an exact grid, each event in one; PIECES -> WINDOWS of any length that end with the newest piece."""
 
 import logging
 from collections import deque
@@ -17,7 +17,7 @@ Rate = int | float | Fraction
 WindowKind = Literal["sliding", "disjoint"]
 KINDS = ("sliding", "disjoint")
 HOUR_US = 3_600_000_000
-MANY_PIECES = 8  # a live source may push packets of ten events: from here on the held ones are joined, so that cutting stays cheap
+MANY_CHUNKS = 8  # a live source may push packets of ten events: from here on the held ones are joined, so that cutting stays cheap
 WIDEST = 1 << 62  # products up to here fit into int64
 
 
@@ -58,33 +58,26 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
-    """Events that wait for their windows."""
+class _Chunk:
+    """Events that wait for their piece."""
 
     events: Events
     ordered: bool
     last_us: int
 
     @classmethod
-    def of(cls, events: Events) -> "_Piece":
-        ordered = _ordered(events.t)
+    def of(cls, events: Events) -> "_Chunk":
+        ordered = events.ordered
         return cls(events, ordered, int(events.t[-1] if ordered else events.t.max()))
 
-    def cut(self, start_us: int, end_us: int) -> Events:
-        t = self.events.t
-        if self.ordered:
-            return self.events[t.searchsorted(start_us) : t.searchsorted(end_us)]
-        return self.events[(t >= start_us) & (t < end_us)]
-
-
-def _ordered(t: Times) -> bool:
-    return not (t[1:] < t[:-1]).any()
+    def between(self, start_us: int, end_us: int) -> Events:
+        return self.events.between(start_us, end_us, self.ordered)
 
 
 class Waiting(NamedTuple):
     """All that a Cutter knows, to be kept in a file: another one of the same settings goes on from it."""
 
-    events: Events | None  # that are in no finished window yet; None = nothing came so far
+    events: Events | None  # that are in no finished piece yet; None = nothing came so far
     newest_us: int
     last_event_us: int
     next: int
@@ -94,41 +87,31 @@ class Waiting(NamedTuple):
 
 
 class Cutter:
-    """Cuts a stream into windows: push events, or move the clock of a silent source; each returns the windows that are complete now.
+    """Cuts a stream into pieces that end on the grid: push events, or move the clock of a silent source; each returns complete pieces.
 
-    A window is complete once something at or after its end + slack_us came. What comes for a completed window is late: it enters no
-    window, is counted in `Window.late` of the next one and in `late`. Where chunks begin and end changes nothing.
+    A piece begins where the one before ended, so every event is in exactly one. It is complete once something at or after its end +
+    slack_us came. What comes for a completed piece is late: it enters none, is counted in `late` of the next one and of the Cutter.
+    Where chunks begin and end changes nothing.
     """
 
-    def __init__(
-        self,
-        rate_hz: Rate,
-        kind: WindowKind = "sliding",
-        window_us: int = 50_000,
-        *,
-        origin_us: int = 0,
-        slack_us: int = 0,
-        max_gap_us: int = HOUR_US,
-    ) -> None:
-        if kind not in KINDS:
-            raise InputError(f"windows: unknown kind={kind!r}; expected one of {', '.join(KINDS)}")
-        for name, value, least in (("window_us", window_us, 1), ("slack_us", slack_us, 0), ("max_gap_us", max_gap_us, 1)):
+    def __init__(self, rate_hz: Rate, *, origin_us: int = 0, slack_us: int = 0, max_gap_us: int = HOUR_US) -> None:
+        for name, value, least in (("slack_us", slack_us, 0), ("max_gap_us", max_gap_us, 1)):
             if value < least or int(value) != value:
                 raise InputError(f"windows: {name}={value!r} must be a whole number of microseconds, at least {least}")
         self.grid = Grid.of_rate(rate_hz, origin_us)
-        self.kind, self.window_us, self.slack_us, self.max_gap_us = kind, int(window_us), int(slack_us), int(max_gap_us)
-        self.late = 0  # events that were in no window, so far
-        self._pieces: list[_Piece] = []
+        self.slack_us, self.max_gap_us = int(slack_us), int(max_gap_us)
+        self.late = 0  # events that were in no piece, so far
+        self._chunks: list[_Chunk] = []
         self._size: tuple[int, int] | None = None
         self._newest_us: int | None = None  # of events and clock; None = nothing came yet
         self._last_event_us = 0
-        self._next = 0  # number of the next window's end
-        self._passed_us: int | None = None  # end of the newest window that was cut
-        self._late: deque[tuple[int, int]] = deque()  # (newest time when they came, how many), until a window reports them
+        self._next = 0  # number of the next piece's end
+        self._passed_us: int | None = None  # end of the newest piece that was cut
+        self._late: deque[tuple[int, int]] = deque()  # (newest time when they came, how many), until a piece reports them
 
     @property
     def waiting(self) -> int:
-        """Number of complete windows that nobody has taken yet."""
+        """Number of complete pieces that nobody has taken yet."""
         return 0 if self._newest_us is None else max(self.grid.index(self._newest_us - self.slack_us) + 1 - self._next, 0)
 
     @property
@@ -137,18 +120,15 @@ class Cutter:
         return self._newest_us
 
     def change_rate(self, rate_hz: Rate) -> None:
-        """From the newest window that was cut on, ends are those of another rate; the first disjoint window begins where that one ended.
-
-        A sliding window may need events of before that: they were kept only if they belong to the next window of the old rate, too.
-        """
+        """After the newest piece that was cut, ends are those of another rate; the next piece begins where that one ended."""
         self.grid = Grid.of_rate(rate_hz, self.grid.origin_us)
         if self._passed_us is not None:
             self._next = self.grid.index(self._passed_us) + 1
-        elif self._pieces:
-            self._next = self.grid.index(min(int(piece.events.t.min()) for piece in self._pieces)) + 1
+        elif self._chunks:
+            self._next = self.grid.index(min(int(chunk.events.t.min()) for chunk in self._chunks)) + 1
 
     def state(self) -> Waiting:
-        events = Events.join([piece.events for piece in self._pieces]) if self._pieces else None
+        events = Events.join([chunk.events for chunk in self._chunks]) if self._chunks else None
         if events is None and self._size is not None:
             events = Events.empty(*self._size)
         return Waiting(events, self._newest_us or 0, self._last_event_us, self._next, self._passed_us, self.late, list(self._late))
@@ -156,12 +136,12 @@ class Cutter:
     def restore(self, state: Waiting) -> None:
         if state.events is not None:
             self._size, self._newest_us = (state.events.width, state.events.height), state.newest_us
-            self._pieces = [_Piece.of(state.events)] if len(state.events) else []
+            self._chunks = [_Chunk.of(state.events)] if len(state.events) else []
         self._last_event_us, self._next, self._passed_us, self.late = state.last_event_us, state.next, state.passed_us, state.late
         self._late = deque(state.unreported)
 
     def push(self, events: Events) -> Iterator[Window]:
-        """Take a chunk; the windows come lazily, a long pause costs no memory."""
+        """Take a chunk; the pieces come lazily, a long pause costs no memory."""
         if len(events):
             if self._size not in (None, (events.width, events.height)):
                 raise InputError(
@@ -172,14 +152,14 @@ class Cutter:
         return self.complete()
 
     def advance_to(self, time_us: int) -> Iterator[Window]:
-        """Move the clock of a source that has nothing to say. Windows start with the first event: before it the clock does nothing."""
+        """Move the clock of a silent source. Pieces start with the first event: before it the clock does nothing."""
         if self._newest_us is not None and time_us > self._newest_us:
             self._check_gap(np.array([self._newest_us, time_us], np.int64))
             self._newest_us = int(time_us)
         return self.complete()
 
     def finish(self) -> Iterator[Window]:
-        """The windows up to the one with the last event."""
+        """The pieces up to the one with the last event."""
         if self._newest_us is not None:
             last_end_us = self.grid.end(self.grid.index(self._last_event_us) + 1)
             self._newest_us = max(self._newest_us, last_end_us + self.slack_us)
@@ -192,20 +172,20 @@ class Cutter:
     def _take(self, events: Events) -> None:
         first = self._newest_us is None
         newest_us = int(events.t[0]) if self._newest_us is None else self._newest_us
-        piece = _Piece.of(events)
-        if piece.last_us - newest_us > self.max_gap_us:
+        chunk = _Chunk.of(events)
+        if chunk.last_us - newest_us > self.max_gap_us:
             self._check_gap(np.maximum.accumulate(np.concatenate(([newest_us], events.t))))
-        if not piece.ordered or events.t[0] < newest_us - self.slack_us:
+        if not chunk.ordered or events.t[0] < newest_us - self.slack_us:
             late = self._count_late(events.t, newest_us)
             if late.any():
                 events = events[~late]
-                piece = _Piece.of(events) if len(events) else piece
-        self._newest_us = max(newest_us, piece.last_us)
+                chunk = _Chunk.of(events) if len(events) else chunk
+        self._newest_us = max(newest_us, chunk.last_us)
         if len(events):
-            earliest = self.grid.index(int(events.t[0] if piece.ordered else events.t.min())) + 1
+            earliest = self.grid.index(int(events.t[0] if chunk.ordered else events.t.min())) + 1
             self._next = earliest if first else min(self._next, earliest)
-            self._last_event_us = piece.last_us if first else max(self._last_event_us, piece.last_us)
-            self._pieces.append(piece)
+            self._last_event_us = chunk.last_us if first else max(self._last_event_us, chunk.last_us)
+            self._chunks.append(chunk)
 
     def _count_late(self, t: Times, newest_us: int) -> np.ndarray:
         """Which events lie before an end that had passed, slack included, when they came."""
@@ -233,7 +213,7 @@ class Cutter:
             )
 
     def complete(self, last_end_us: int | None = None) -> Iterator[Window]:
-        """The windows that nobody has taken yet, cut when they are asked for."""
+        """The complete pieces that nobody has taken yet, cut when they are asked for."""
         while self._newest_us is not None and (end_us := self.grid.end(self._next)) + self.slack_us <= self._newest_us:
             if last_end_us is not None and end_us > last_end_us:
                 return
@@ -241,23 +221,105 @@ class Cutter:
             yield self._cut(end_us)
 
     def _cut(self, end_us: int) -> Window:
-        sliding = self.kind == "sliding"
-        start_us = end_us - self.window_us if sliding else self.grid.end(self._next - 2)
-        if not sliding and self._passed_us is not None and self._passed_us > start_us:
+        start_us = self.grid.end(self._next - 2)
+        if self._passed_us is not None and self._passed_us > start_us:
             start_us = self._passed_us  # the rate has changed
         self._passed_us = end_us
-        next_start_us = self.grid.end(self._next) - self.window_us if sliding else end_us
-        if len(self._pieces) > MANY_PIECES:
-            held = [part for piece in self._pieces if len(part := piece.cut(start_us, piece.last_us + 1))]
-            self._pieces = [_Piece.of(Events.join(held))] if held else []
-        parts = [part for piece in self._pieces if len(part := piece.cut(start_us, end_us))]
-        self._pieces = [piece for piece in self._pieces if piece.last_us >= next_start_us]
+        if len(self._chunks) > MANY_CHUNKS:
+            held = [part for chunk in self._chunks if len(part := chunk.between(start_us, chunk.last_us + 1))]
+            self._chunks = [_Chunk.of(Events.join(held))] if held else []
+        parts = [part for chunk in self._chunks if len(part := chunk.between(start_us, end_us))]
+        self._chunks = [chunk for chunk in self._chunks if chunk.last_us >= end_us]
         late = 0
         while self._late and self._late[0][0] < end_us + self.slack_us:
             late += self._late.popleft()[1]
-        assert self._size is not None  # a window is only cut after an event came
-        events = Events.join(parts) if parts else Events.empty(*self._size)
-        return Window(events.t, events.x, events.y, events.p, events.width, events.height, start_us, end_us, late)
+        assert self._size is not None  # a piece is only cut after an event came
+        return _window(parts, self._size, start_us, end_us, late)
+
+
+class WindowBuffer:
+    """The pieces that windows to come may need: pieces in, the window that ends with the newest piece out, whenever it is asked for.
+
+    A sliding window is always WINDOW_US long, a disjoint one reaches back to the end of the window taken before. Pieces that pass without
+    a window are part of the next; events that fall between two sliding windows because those are further apart than a window is long
+    are counted in `unseen`.
+    """
+
+    def __init__(self, kind: WindowKind, window_us: int) -> None:
+        if kind not in KINDS:
+            raise InputError(f"windows: unknown kind={kind!r}; expected one of {', '.join(KINDS)}")
+        if window_us < 1 or int(window_us) != window_us:
+            raise InputError(f"windows: window_us={window_us!r} must be a whole number of microseconds, at least 1")
+        self.kind, self.window_us = kind, int(window_us)
+        self.pieces: deque[Window] = deque()
+        self.taken_us: int | None = None  # end of the newest window that was taken
+        self.since = 0  # events since then
+        self.late = 0  # too late for any window, since then
+        self.unseen = 0
+
+    def add(self, piece: Window) -> None:
+        """PIECE begins where the one before ended."""
+        self.pieces.append(piece)
+        self.since += len(piece)
+        self.late += piece.late
+        if self.kind == "sliding":
+            self._forget(piece.end_us - self.window_us)
+
+    def elapsed_us(self, end_us: int) -> int | None:
+        """Since the newest window that was taken."""
+        return None if self.taken_us is None else end_us - self.taken_us
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """[start_us, end_us) of the window that ends with the newest piece."""
+        end_us = self.pieces[-1].end_us
+        if self.kind == "sliding":
+            return end_us - self.window_us, end_us
+        return self.pieces[0].start_us if self.taken_us is None else self.taken_us, end_us
+
+    def between(self, start_us: int, end_us: int) -> list[Events]:
+        """What the buffer holds of [start_us, end_us), in parts that aren't empty."""
+        parts = (
+            piece if start_us <= piece.start_us and piece.end_us <= end_us else piece.between(start_us, end_us) for piece in self.pieces
+        )
+        return [part for part in parts if len(part)]
+
+    def last_event_us(self) -> int | None:
+        """Of the newest event in the window; None if nothing came since the one before."""
+        start_us, end_us = self.limits
+        newest = self.between(start_us, end_us)[-1:] if self.since else []
+        return int(newest[0].t.max()) if newest else None
+
+    def close(self) -> None:
+        """The window of `limits` was taken: the next one ends with a later piece."""
+        start_us, end_us = self.limits
+        for piece in self.pieces:
+            if piece.start_us < start_us and self._untaken(piece):
+                self.unseen += len(piece) - len(piece.between(start_us, end_us))
+        self.taken_us, self.since, self.late = end_us, 0, 0
+        self._forget(start_us if self.kind == "sliding" else end_us)
+
+    def take(self) -> Window:
+        start_us, end_us = self.limits
+        newest = self.pieces[-1]
+        window = _window(self.between(start_us, end_us), (newest.width, newest.height), start_us, end_us, self.late)
+        self.close()
+        return window
+
+    def _untaken(self, piece: Window) -> bool:
+        """Whether no window has ended with or after this piece."""
+        return self.taken_us is None or piece.end_us > self.taken_us
+
+    def _forget(self, start_us: int) -> None:
+        """Drop pieces that no later window reaches."""
+        while self.pieces and self.pieces[0].end_us <= start_us:
+            piece = self.pieces.popleft()
+            self.unseen += len(piece) if self._untaken(piece) else 0
+
+
+def _window(parts: list[Events], size: tuple[int, int], start_us: int, end_us: int, late: int) -> Window:
+    events = Events.join(parts) if parts else Events.empty(*size)
+    return Window(events.t, events.x, events.y, events.p, events.width, events.height, start_us, end_us, late)
 
 
 def windows(
@@ -276,11 +338,18 @@ def windows(
     disjoint: as long as the step, so that every event is in exactly one window; window_us plays no role.
     The ends are origin_us + floor(k / rate), whatever the first event's time. `slack_us` waits for events out of order.
     """
-    cutter = Cutter(rate_hz, kind, window_us, origin_us=origin_us, slack_us=slack_us, max_gap_us=max_gap_us)
-    return _windows(cutter, source)
+    cutter = Cutter(rate_hz, origin_us=origin_us, slack_us=slack_us, max_gap_us=max_gap_us)
+    return _windows(cutter, WindowBuffer(kind, window_us), source)
 
 
-def _windows(cutter: Cutter, source: Iterable[Events]) -> Iterator[Window]:
+def _windows(cutter: Cutter, buffer: WindowBuffer, source: Iterable[Events]) -> Iterator[Window]:
+    for piece in pieces(cutter, source):
+        buffer.add(piece)
+        yield buffer.take()
+
+
+def pieces(cutter: Cutter, source: Iterable[Events]) -> Iterator[Window]:
+    """Of a whole source, up to the piece with its last event."""
     for events in source:
         yield from cutter.push(events)
     yield from cutter.finish()

@@ -5,9 +5,23 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int64
 
+from saccade.representation.windows import Rate
 from saccade.types import InputError
 
 SHARE = 0.1  # of the sensor's pixels: as many events make a step due
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adaptive:
+    """A rate that follows the activity: a step once enough events came, within the limits."""
+
+    min_rate_hz: float | None = None  # None = the stream's rate_hz
+    max_rate_hz: float | None = None
+    events_per_step: int | None = None  # None = a tenth as many as the sensor has pixels
+
+    def __post_init__(self) -> None:
+        if self.events_per_step is not None and self.events_per_step < 1:
+            raise InputError(f"stream: events_per_step={self.events_per_step} must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -41,12 +55,11 @@ def steps_due(pace: Pace, ends_us: Int64[np.ndarray, "n"], events: Int64[np.ndar
     return due
 
 
-def pace_of(min_rate_hz: float | None, max_rate_hz: float, events_per_step: int | None) -> Pace:
-    """Constant without a lower limit; else between the two, by activity."""
-    if min_rate_hz is None:
+def pace_of(adaptive: Adaptive | None, rate_hz: Rate) -> Pace:
+    """A step at every end, or, at an adaptive rate, by activity."""
+    if adaptive is None:
         return Pace()
-    if not 0 < min_rate_hz <= max_rate_hz:
-        raise InputError(f"stream: min_rate_hz={min_rate_hz} and max_rate_hz={max_rate_hz} must be positive and in this order")
-    if events_per_step is not None and events_per_step < 1:
-        raise InputError(f"stream: events_per_step={events_per_step} must be at least 1")
-    return Pace(int(1e6 / min_rate_hz), events_per_step)
+    lowest_hz, highest_hz = (float(rate_hz) if limit is None else limit for limit in (adaptive.min_rate_hz, adaptive.max_rate_hz))
+    if not 0 < lowest_hz <= highest_hz:
+        raise InputError(f"stream: min_rate_hz={lowest_hz} and max_rate_hz={highest_hz} must be positive and in this order")
+    return Pace(int(1e6 / lowest_hz), adaptive.events_per_step)

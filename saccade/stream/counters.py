@@ -42,7 +42,7 @@ class Counters:
     merged_windows: int = 0  # that had no step of their own because steps took too long
     skipped_windows: int = 0  # that had none because little happened (adaptive rate)
     late_events: int = 0  # that came after their window was finished: in no frame
-    outside_events: int = 0  # beside the sensor: in no frame
+    outside_events: int = 0  # outside the sensor's area: in no frame
     unseen_events: int = 0  # that fell between two frames because steps were further apart than a window: in no frame
     dropped_events: int = 0  # that the full queue had no place for: in no frame
     lost_packets: int = 0  # that the network never delivered
@@ -59,8 +59,8 @@ class Counters:
         )
 
 
-class Tally:
-    """The counters while they count: `tally.add(late_events=3)`; `snapshot` is the value that others see."""
+class CountersUnderWay:
+    """The counters of a running stream: `add(late_events=3)`; `snapshot` is the value that others see."""
 
     def __init__(self) -> None:
         self._numbers = {name: value for name, value in asdict(Counters()).items() if isinstance(value, int)}

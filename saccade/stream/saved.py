@@ -9,6 +9,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from saccade.config import DetectorConfig
 from saccade.detection.motion import Motion
 from saccade.detection.track import Tracker, Tracks
 from saccade.files import check_readable, replacing
@@ -25,20 +26,20 @@ Arrays = dict[str, np.ndarray]
 
 def save(stream: "Stream", path: Path) -> None:
     arrays: Arrays = {}
-    waiting, recent, engine = stream._intake.cutter.state(), stream._recent, stream._engine
+    waiting, windows, engine = stream._intake.cutter.state(), stream._windows, stream._engine
     notes: dict[str, Any] = {
         "config": stream.runtime.config.to_json(),
         "settings": _settings(stream),
         "step_us": str(stream._intake.cutter.grid.step_us),
         "waiting": [*waiting[1:]],
-        "pieces": [[piece.start_us, piece.end_us, len(piece)] for piece in recent.pieces],
-        "recent": [recent.stepped_us, recent.since, recent.unseen],
-        "counters": stream._tally.to_json(),
+        "pieces": [[piece.start_us, piece.end_us, len(piece)] for piece in windows.pieces],
+        "recent": [windows.taken_us, windows.since, windows.unseen],
+        "counters": stream._counted.to_json(),
     }
     if waiting.events is not None:
         notes["sensor"] = [waiting.events.width, waiting.events.height]
         arrays |= _columns("waiting", waiting.events)
-        arrays |= _columns("pieces", Events.join([Events.empty(*notes["sensor"]), *recent.pieces]))
+        arrays |= _columns("pieces", Events.join([Events.empty(*notes["sensor"]), *windows.pieces]))
     if engine is not None:
         history = engine.history
         notes["history"] = [history.ends_us, history.depths, history.began_us]
@@ -73,13 +74,12 @@ def restore(stream: "Stream", path: Path) -> None:
 
 
 def _settings(stream: "Stream") -> dict[str, Any]:
-    options = stream._engine_options
-    return {"window": stream.window, "stepping": stream.stepping, "counts": options["counts"], "reset_every": options["reset_every"],
-            "tracker": stream.tracker is not None, **stream._cutting}  # fmt: skip
+    return {"window": stream.window, "stepping": stream.stepping, "counts": stream.counts, "reset_every": stream.reset_every,
+            "tracker": stream.tracker is not None, **vars(stream.timing)}  # fmt: skip
 
 
 def _check(stream: "Stream", path: Path, notes: dict[str, Any]) -> None:
-    if notes["config"] != stream.runtime.config.to_json():
+    if DetectorConfig.from_json(notes["config"]) != stream.runtime.config:
         raise InputError(
             f"{path}: the state of another detector than {stream.runtime.config.name}; open the stream with the one it was saved with"
         )
@@ -110,11 +110,11 @@ def _fill(stream: "Stream", notes: dict[str, Any], arrays: Arrays) -> None:
     rate = 1_000_000 / Fraction(notes["step_us"])
     stream._rate_hz = float(rate) if float(rate).is_integer() else rate
     stream._begin()
-    stream._tally.restore(notes["counters"])
+    stream._counted.restore(notes["counters"])
     stream._intake.cutter.restore(waiting)
     stream._intake.size = stream._intake.size if width is None else (width, height)
-    stream._recent.pieces.extend(pieces)
-    stream._recent.stepped_us, stream._recent.since, stream._recent.unseen = notes["recent"]
+    stream._windows.pieces.extend(pieces)
+    stream._windows.taken_us, stream._windows.since, stream._windows.unseen = notes["recent"]
     if states is not None:
         ends_us, depths, began_us = notes["history"]
         history = stream.engine(width, height).history

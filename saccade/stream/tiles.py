@@ -9,14 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from saccade.detection.decode import Decoding
 from saccade.detection.nms import nms
 from saccade.detection.track import Tracker
 from saccade.export.runtime import Runtime
+from saccade.representation.frames import Frame, Framer
+from saccade.representation.histogram import Histogram
 from saccade.stream.fit import Fit, Size, canvas_for, fixed_size, known_size
+from saccade.stream.intake import Timing
 from saccade.stream.stream import Stream
 from saccade.types import Detections, Events, InputError
 
-APART = ("min_rate_hz", "max_rate_hz", "faults")
 OVERLAP = 0.25  # of a tile's side: an object of up to this size is whole in one of them
 
 
@@ -43,27 +46,30 @@ def open_stream(
 class Tiled:
     """A Stream per tile, in step. Memory and time are those of as many streams."""
 
-    adaptive = False
+    adaptive = None
 
     def __init__(
         self, runtime: Runtime, rate_hz: float, width: int, height: int, known: Size | None = None, *,
-        tracker: bool | Tracker = False, nms_iou: float = 0.45, **options: Any,
+        tracker: bool | Tracker = False, pictures: bool = False, decoding: Decoding = Decoding(), **options: Any,  # noqa: B008
     ) -> None:  # fmt: skip
-        apart = [name for name in APART if options.get(name) not in (None, "raise")]
+        apart = [name for name, usual in (("adaptive", None), ("faults", "raise")) if options.get(name, usual) != usual]
         if apart:
             raise InputError(f"tiles: {', '.join(apart)} would let each tile answer at times of its own; leave it out, or take another fit")
         config = runtime.config
         fixed = fixed_size(runtime)
         scale = canvas_for(config, width, height, "pad").scale
         size = tuple(round(side / scale) for side in known or fixed or known_size(config))
-        self.width, self.height, self.nms_iou = width, height, nms_iou
+        self.width, self.height, self.decoding = width, height, decoding
+        timing = vars(options.get("timing", Timing()))
+        self._framer = Framer(rate_hz, "sliding", config.window_us, config.bins, config.clip, reuse=True, **timing) if pictures else None
+        self._shown: Frame | None = None
         self.tracker = Tracker() if tracker is True else tracker or None
         self.tiles = tiles_of(width, height, (size[0], size[1]))
         self.streams = []
         for tile in self.tiles:
             sides = tile.right - tile.left, tile.bottom - tile.top
             canvas = canvas_for(config, *sides, "pad", None, fixed)
-            self.streams.append(Stream(runtime, rate_hz, width=sides[0], height=sides[1], canvas=canvas, nms_iou=nms_iou, **options))
+            self.streams.append(Stream(runtime, rate_hz, width=sides[0], height=sides[1], canvas=canvas, decoding=decoding, **options))
 
     def run(self, source: Iterable[Events]) -> Iterator[Detections]:
         for events in source:
@@ -72,11 +78,20 @@ class Tiled:
                     raise InputError(f"tiles: events of a {events.width} x {events.height} sensor, made for {self.width} x {self.height}")
                 newest_us = int(events.t.max())
                 pairs = zip(self.tiles, self.streams, strict=True)
+                pictures = iter(()) if self._framer is None else self._framer.push(events)
                 # A tile without events is told the time, so that all have answered up to the same window.
-                yield from self._joined([[*stream.push(_cut(events, tile)), *stream.advance_to(newest_us)] for tile, stream in pairs])
-        yield from self._joined([stream.finish() for stream in self.streams])
+                answers = [[*stream.push(_cut(events, tile)), *stream.advance_to(newest_us)] for tile, stream in pairs]
+                yield from self._joined(answers, pictures)
+        pictures = iter(()) if self._framer is None else self._framer.finish()
+        yield from self._joined([stream.finish() for stream in self.streams], pictures)
 
-    def _joined(self, answers: list[list[Detections]]) -> Iterator[Detections]:
+    def picture(self) -> Histogram:
+        """As of Stream: the last 50 ms of the whole sensor, after the newest answer."""
+        if self._shown is None:
+            raise InputError("tiles: no picture: make them with pictures=True, and ask after the first answer")
+        return self._shown.data
+
+    def _joined(self, answers: list[list[Detections]], pictures: Iterator[Frame]) -> Iterator[Detections]:
         by_time: defaultdict[int, list[Detections]] = defaultdict(list)
         for tile, found in zip(self.tiles, answers, strict=True):
             for detections in found:
@@ -84,8 +99,9 @@ class Tiled:
         for time_us in sorted(by_time):
             parts = by_time[time_us]
             boxes, scores, classes = (np.concatenate([getattr(part, name) for part in parts]) for name in ("boxes", "scores", "classes"))
+            self._shown = next((frame for frame in pictures if frame.end_us >= time_us), self._shown)
             whole = Detections(boxes, scores, classes, time_us)
-            kept = nms(torch.from_numpy(boxes), torch.from_numpy(scores), torch.from_numpy(classes), self.nms_iou).numpy()
+            kept = nms(torch.from_numpy(boxes), torch.from_numpy(scores), torch.from_numpy(classes), self.decoding.nms_iou).numpy()
             yield whole[kept] if self.tracker is None else self.tracker.update(whole[kept])
 
 

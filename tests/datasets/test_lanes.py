@@ -9,7 +9,7 @@ import pytest
 from saccade.datasets.augment import NO_AUGMENTATION
 from saccade.datasets.lanes import Lanes, LaneSettings
 from saccade.datasets.recording import Dataset, Sampling
-from saccade.model.stepping import steps_of
+from saccade.evaluation.run.levels import steps_of
 from saccade.types import InputError
 from tests.make.recordings import painted, painted_dataset
 

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saccade.config import presets
+from saccade.evaluation.run.levels import LevelStates, blocks, needed, only, step, steps_of
 from saccade.model.detector import Detector
-from saccade.model.stepping import FRESH, History, Memory, Stepping, blocks, needed, only, predecessors, step, steps_of
-from saccade.types import InputError
+from saccade.model.stepping import FRESH, History, predecessors
+from saccade.types import InputError, Stepping
 
 WINDOW_US = 50_000
 NANO = [name for name in presets if name.endswith("nano")]  # one for each memory
@@ -31,7 +32,7 @@ def in_levels(
     detector: Detector, frames: torch.Tensor, ends_us: np.ndarray, stepping: Stepping, most: int = 8, reset_every: int = 0
 ) -> torch.Tensor:
     steps = steps_of(ends_us, WINDOW_US, stepping, reset_every)
-    memory: Memory | None = None
+    memory: LevelStates | None = None
     out = []
     for block in blocks(steps, most):
         (pyramid,), (memory,) = step(detector, [frames[block.frames]], [steps], [block], [memory])
@@ -183,7 +184,7 @@ def test_streams_that_step_together_are_those_that_step_alone(detector: Detector
     plans = [steps_of(regular(rate_hz, 12), WINDOW_US, "interleaved") for rate_hz in (60, 80)]
     streams = [pictures(12, seed) for seed in range(2)]
     with torch.inference_mode():
-        memories: list[Memory | None] = [None, None]
+        memories: list[LevelStates | None] = [None, None]
         out: list[list[torch.Tensor]] = [[], []]
         for pair in zip(*(blocks(plan, 1) for plan in plans), strict=False):
             frames = [stream[block.frames] for stream, block in zip(streams, pair, strict=True)]

@@ -127,7 +127,7 @@ def test_slack_waits_for_disorder():
 
 
 def test_a_silent_live_source_is_moved_by_its_clock():
-    cutter = Cutter(100, "disjoint")
+    cutter = Cutter(100)
     assert list(cutter.advance_to(10**9)) == []  # nothing came yet
     assert list(cutter.push(make_events([1_000]))) == []
     assert [(w.end_us, len(w)) for w in cutter.advance_to(30_500)] == [(10_000, 1), (20_000, 0), (30_000, 0)]
@@ -150,7 +150,7 @@ def test_what_is_held_stays_bounded_by_window_and_chunk():
     cutter, held = Cutter(200), []
     for k in range(2_000):
         chunk = make_events(np.arange(100) * 10 + k * 1_000)
-        held.extend(sum(len(piece.events) for piece in cutter._pieces) for _ in cutter.push(chunk))
+        held.extend(sum(len(piece.events) for piece in cutter._chunks) for _ in cutter.push(chunk))
     assert len(held) > 300
     assert max(held) <= 2 * 5_000 + 1_000  # window of 50 ms at 100,000 events per second, some of it seen already
 
@@ -192,12 +192,12 @@ def test_bad_sources():
 )
 def test_a_changed_rate_leaves_no_event_out(times, changes, slack_us) -> None:
     """Disjoint windows still follow one another without a gap, and each event is in one of them or late; also through a saved state."""
-    events, cutter, found = make_events(times), Cutter(20, "disjoint", slack_us=slack_us), []
+    events, cutter, found = make_events(times), Cutter(20, slack_us=slack_us), []
     for i in range(len(events)):
         found += cutter.push(events[i : i + 1])
         for _, rate_hz in [change for change in changes if change[0] == i]:
             cutter.change_rate(rate_hz)
-            other = Cutter(rate_hz, "disjoint", slack_us=slack_us)
+            other = Cutter(rate_hz, slack_us=slack_us)
             other.restore(cutter.state())
             cutter = other
             found += cutter.complete()

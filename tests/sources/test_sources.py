@@ -15,6 +15,7 @@ import saccade
 from saccade.events.write import write_events
 from saccade.sources.open import Pipe, Replay, Tcp, Udp, open_source
 from saccade.sources.packets import HEADER, MOST_BYTES, MOST_EVENTS, Sequence, decode, encode, length_of, packets
+from saccade.stream.live import LiveSettings
 from saccade.stream.stream import Stream
 from saccade.types import Events, InputError
 from tests.make.events import assert_equal
@@ -141,7 +142,7 @@ def test_a_stream_runs_on_a_connection() -> None:
     whole = events(20_000, span_us=500_000)
     expected = Stream(Idle(), 100)
     ends = [one.time_us for one in expected.push(whole) + expected.finish()]
-    stream = Stream(Idle(), 100, overload="wait", patience_us=10**9)
+    stream = Stream(Idle(), 100, live=LiveSettings(overload="wait", patience_us=10**9))
     source = Tcp(0)
     thread = meanwhile(send_tcp, source.port, b"".join(packets(whole, 5000)))
     assert [one.time_us for one in stream.run(source)] == ends

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from saccade.config import presets
+from saccade.detection.decode import Decoding
 from saccade.export.runtime import TorchRuntime
 from saccade.model.detector import Detector
 from saccade.representation.windows import Grid
@@ -19,7 +20,9 @@ from saccade.stream.stream import Stream
 from saccade.types import Detections, Events
 
 WIDTH, HEIGHT = 64, 32
-EVERYTHING: dict[str, Any] = {"score": 0.0, "nms_iou": 1.0, "maximum": 1000}  # every cell is a detection: nothing hides behind a threshold
+EVERYTHING: dict[str, Any] = {
+    "decoding": Decoding(threshold=0.0, nms_iou=1.0, maximum=1000)
+}  # every cell is a detection: nothing hides behind a threshold
 
 
 def detector(name: str = "s5-vit-nano") -> Detector:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from saccade.sources.open import Replay
+from saccade.stream.live import LiveSettings
 from saccade.stream.stream import Stream
 from saccade.types import Detections, Events, InputError
 from tests.stream.streams import EVERYTHING, Idle, Script, assert_same, detector, events
@@ -80,7 +81,7 @@ def test_a_pause_that_is_believed_is_answered() -> None:
 @pytest.mark.parametrize("live", [False, True])
 def test_a_source_that_breaks_ends_with_what_it_gave(live: bool) -> None:
     source = Script(FIRST, InputError("cable.raw: cut off at byte 7"))
-    source.live, options = live, {"patience_us": 10**9, "overload": "wait"}
+    source.live, options = live, {"live": LiveSettings(patience_us=10**9, overload="wait")}
     found: list[Detections] = []
     with pytest.raises(InputError, match=r"portion 1, after 500 events.*cable.raw: cut off at byte 7"):
         found.extend(Stream(Idle(), 100, **options).run(source))
@@ -96,11 +97,11 @@ def test_a_source_that_stalls_for_too_long_is_named() -> None:
     found: list[Detections] = []
     began_s = time.perf_counter()
     with pytest.raises(InputError, match=r"nothing came from script for 0.3 s"):
-        found.extend(Stream(Idle(), 100, stall_s=0.3, overload="wait").run(Script(FIRST, 60.0)))
+        found.extend(Stream(Idle(), 100, live=LiveSettings(stall_s=0.3, overload="wait")).run(Script(FIRST, 60.0)))
     assert time.perf_counter() - began_s < 5
     assert len(found) >= 9
     with pytest.raises(InputError, match="nothing came"):
-        list(Stream(Idle(), 100, stall_s=0.2).run(Script(60.0)))
+        list(Stream(Idle(), 100, live=LiveSettings(stall_s=0.2)).run(Script(60.0)))
 
 
 def test_whoever_stops_listening_closes_the_source() -> None:

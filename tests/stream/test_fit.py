@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saccade.config import s5_vit_nano
+from saccade.detection.decode import Decoding
 from saccade.export.runtime import TorchRuntime
 from saccade.model.detector import Detector
 from saccade.stream.fit import GEN1_SIZE, canvas_for
@@ -94,7 +95,7 @@ def same(a: list[Detections], b: list[Detections]) -> None:
 
 def test_one_tile_is_a_stream(runtime: TorchRuntime) -> None:
     events = random_events(3000, width=64, height=48, start_us=1000)
-    options = {"score": 0.0, "maximum": 20}
+    options = {"decoding": Decoding(threshold=0.0, maximum=20)}
     whole = list(open_stream(runtime, 100, 64, 48, "pad", **options).run(events))
     tiled = Tiled(runtime, 100, 64, 48, (64, 48), **options)
     assert len(tiled.tiles) == 1
@@ -107,7 +108,7 @@ def test_portions_change_nothing(runtime: TorchRuntime) -> None:
     events = random_events(4000, width=120, height=40, start_us=1000)
     middle = int(np.median(events.t))
     events = events[(events.x < 60) | (events.t < middle)]
-    options = {"score": 0.0, "maximum": 20}
+    options = {"decoding": Decoding(threshold=0.0, maximum=20)}
 
     def run(portion: int) -> list[Detections]:
         tiled = Tiled(runtime, 100, 120, 40, (64, 40), tracker=True, **options)

@@ -12,14 +12,17 @@ import saccade
 from saccade.config import presets
 from saccade.detection.track import Tracker
 from saccade.evaluation.run.condition import Condition
+from saccade.evaluation.run.levels import steps_of
 from saccade.evaluation.run.passes import Decoding, Pass, run
 from saccade.evaluation.run.timeline import timeline
-from saccade.model.stepping import Stepping, steps_of
 from saccade.representation.windows import Grid, WindowKind
 from saccade.simulate.plan import make_scene
 from saccade.simulate.simulation import simulate
+from saccade.stream.adaptive import Adaptive
+from saccade.stream.intake import Timing
+from saccade.stream.live import LiveSettings
 from saccade.stream.stream import Stream
-from saccade.types import Counts, Events, InputError
+from saccade.types import Counts, Events, InputError, Stepping
 from tests.evaluation.squares import recording
 from tests.stream.streams import EVERYTHING, Idle, Slow, assert_same, detector, events, portions
 
@@ -42,7 +45,7 @@ def test_a_stream_in_any_portions_is_the_evaluation(
         what = Pass(part, phase, steps, np.ones(len(phase.ends_us), np.bool_))
         expected = [one for found in run(built, [what], Decoding(threshold=0, nms_iou=1, maximum=1000)) for one in found.detections]
         origin_us = part.truth.clock.grid(rate_hz).origin_us
-        stream = Stream(built, rate_hz, window=window, counts=counts, stepping=stepping, origin_us=origin_us, **EVERYTHING)
+        stream = Stream(built, rate_hz, window=window, counts=counts, stepping=stepping, timing=Timing(origin_us=origin_us), **EVERYTHING)
         live = [one for portion in portions(whole, 40, seed=rate_hz) for one in stream.push(portion)] + stream.finish()
         assert_same(live, expected)
         assert stream.counters.steps == len(expected) == stream.counters.windows
@@ -62,7 +65,14 @@ def test_an_adaptive_stream_is_the_evaluation(tmp_path: Path, window: WindowKind
     what = Pass(part, phase, steps_of(phase.ends_us, 50_000, stepping), np.ones(len(phase.ends_us), np.bool_))
     expected = [one for found in run(built, [what], Decoding(threshold=0, nms_iou=1, maximum=1000)) for one in found.detections]
     origin_us = part.truth.clock.grid(200).origin_us
-    stream = Stream(built, min_rate_hz=15, max_rate_hz=200, window=window, stepping=stepping, origin_us=origin_us, **EVERYTHING)
+    stream = Stream(
+        built,
+        adaptive=Adaptive(min_rate_hz=15, max_rate_hz=200),
+        window=window,
+        stepping=stepping,
+        timing=Timing(origin_us=origin_us),
+        **EVERYTHING,
+    )
     live = list(stream.run(part.path))
     assert_same(live, expected)
     assert (6 if events_per_s == 2_000 else 30) <= len(live) < 80
@@ -148,7 +158,7 @@ def test_an_adaptive_rate_answers_more_often_when_more_happens() -> None:
     found = []
     for count in (1, 100):
         runtime = Slow(detector(), 0)
-        stream = Stream(runtime, min_rate_hz=5, max_rate_hz=100, window="disjoint")
+        stream = Stream(runtime, adaptive=Adaptive(min_rate_hz=5, max_rate_hz=100), window="disjoint")
         found.append(
             [one.time_us for portion in portions(whole, count) for one in stream.push(portion)] + [one.time_us for one in stream.finish()]
         )
@@ -203,11 +213,13 @@ def test_events_that_are_in_no_frame_are_counted() -> None:
 def test_wrong_settings_are_named() -> None:
     built = detector()
     for match, options in {
-        "rate_hz": {"rate_hz": 0}, "both or none": {"width": 5}, "in this order": {"min_rate_hz": 20, "max_rate_hz": 10},
-        "events_per_step": {"min_rate_hz": 1, "events_per_step": 0}, "most_waiting": {"most_waiting": 0}, "queue": {"queue": 0},
+        "rate_hz": {"rate_hz": 0}, "both or none": {"width": 5}, "in this order": {"adaptive": Adaptive(min_rate_hz=20, max_rate_hz=10)},
     }.items():  # fmt: skip
         with pytest.raises(InputError, match=match):
             Stream(built, **options)
+    for kind, options in ((Adaptive, {"events_per_step": 0}), (LiveSettings, {"most_waiting": 0}), (LiveSettings, {"queue": 0})):
+        with pytest.raises(InputError, match=next(iter(options))):
+            kind(**options)
     with pytest.raises(InputError, match="rate_hz"):
         Stream(built).rate_hz = -1
     with pytest.raises(InputError, match="no such file"):

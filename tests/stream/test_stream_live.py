@@ -7,7 +7,7 @@ import pytest
 
 from saccade.sources.open import Replay
 from saccade.stream.counters import Latencies
-from saccade.stream.overload import Feed, Overload
+from saccade.stream.live import Feed, LiveSettings, Overload
 from saccade.stream.stream import Stream
 from saccade.types import Events
 from tests.stream.streams import Idle, Script, Slow, detector, events
@@ -67,7 +67,7 @@ def test_a_fast_enough_runtime_answers_every_window() -> None:
 def test_a_source_that_stalls_is_answered_by_the_clock() -> None:
     """The output goes on at its rate, memory decaying, and what comes after the pause isn't late."""
     before, after = events(200, span_us=100_000), events(200, start_us=1_200_000, span_us=50_000)
-    stream = Stream(Idle(), 10, patience_us=100_000)
+    stream = Stream(Idle(), 10, live=LiveSettings(patience_us=100_000))
     began_s = time.perf_counter()
     times = [(one.time_us, time.perf_counter() - began_s) for one in stream.run(Script(before, 1.0, after))]
     assert [time_us for time_us, _ in times] == list(range(100_000, 1_300_001, 100_000))

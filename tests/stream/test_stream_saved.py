@@ -8,11 +8,12 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from saccade.stream.intake import Timing
 from saccade.stream.stream import Stream
 from saccade.types import InputError
 from tests.stream.streams import EVERYTHING, assert_same, detector, events, portions
 
-OPTIONS = {**EVERYTHING, "tracker": True, "slack_us": 3_000}
+OPTIONS = {**EVERYTHING, "tracker": True, "timing": Timing(slack_us=3_000)}
 
 
 @pytest.mark.parametrize(("name", "stepping", "window", "counts"), [
@@ -75,7 +76,7 @@ def test_files_of_others_are_refused_and_leave_the_stream_as_it_was(tmp_path: Pa
         metadata, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     for match, other in {
         "another detector": Stream(detector("rvt-nano"), **OPTIONS),
-        "settings": Stream(detector(), **{**OPTIONS, "slack_us": 1}),
+        "settings": Stream(detector(), **{**OPTIONS, "timing": Timing(slack_us=1)}),
         "counts='plain', not 'scaled'": Stream(detector(), **OPTIONS, counts="scaled"),
     }.items():
         with pytest.raises(InputError, match=match):

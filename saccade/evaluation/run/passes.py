@@ -5,19 +5,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool
 
 from saccade.datasets.recording import LabelledRecording
-from saccade.detection.decode import decode
+from saccade.detection.decode import Decoding, decode
 from saccade.evaluation.run.condition import Condition
+from saccade.evaluation.run.levels import Block, LevelStates, StreamSteps, blocks, needed, only, step, steps_of
 from saccade.evaluation.run.timeline import Phase, Timeline
 from saccade.model.detector import Detector
 from saccade.model.predictions import Pyramid, pick
-from saccade.model.stepping import Block, Memory, Steps, blocks, needed, only, step, steps_of
+from saccade.model.stepping import History
 from saccade.representation.canvas import Canvas
 from saccade.types import Detections
 
@@ -26,23 +27,13 @@ MEASURED = 20  # steps whose median is the time of one
 WARMING = 3  # steps before those
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decoding:
-    """How predictions become boxes; see `saccade.detection.decode`."""
-
-    threshold: float = 0.1
-    nms_iou: float = 0.45
-    maximum: int = 300
-    ranking: Literal["product", "class"] = "product"
-
-
 @dataclass(frozen=True, eq=False)
 class Pass:
     """A phase of a recording, once from its beginning to its end."""
 
     recording: LabelledRecording
     phase: Phase
-    steps: Steps
+    steps: StreamSteps
     wanted: Bool[np.ndarray, "n"]  # frames that go through neck and head, too
 
 
@@ -59,7 +50,7 @@ class _UnderWay:
     what: Pass
     blocks: Iterator[Block]
     block: Block
-    memory: Memory | None = None
+    memory: LevelStates | None = None
 
 
 def passes_of(recording: LabelledRecording, line: Timeline, condition: Condition, window_us: int) -> list[Pass]:
@@ -154,11 +145,13 @@ def measured_step_ms(detector: Detector, recording: LabelledRecording, phase: Ph
     started = time.perf_counter()
     frames = phase.frames(recording, slice(0, count))
     building_s = (time.perf_counter() - started) / max(count, 1)
-    state, took_s = None, []
+    history, took_s = History(detector.config.window_us), []
     for frame, end_us in zip(frames, phase.ends_us[:count], strict=True):
         started = time.perf_counter()
         picture = torch.from_numpy(frame).to(device)[None, None]
-        pyramid, state = detector.encode(picture, detector.initial_state(picture) if state is None else state)
+        state, dt = history.choose(int(end_us))
+        pyramid, state = detector.encode(picture, detector.initial_state(picture) if state is None else state, dt)
+        history = history.add(int(end_us), state)
         _decode(detector, pyramid, np.array([end_us]), recording, decoding)
         took_s.append(time.perf_counter() - started)
     return 1000 * (building_s + median(took_s[WARMING:] or took_s or [0.0]))

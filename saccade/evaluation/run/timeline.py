@@ -13,7 +13,7 @@ from saccade.datasets.recording import Clip, Ends, Instants, LabelledRecording, 
 from saccade.datasets.rules import Clock, thinned
 from saccade.evaluation.run.condition import Condition
 from saccade.representation.histogram import scaled
-from saccade.stream.adaptive import pace_of, steps_due
+from saccade.stream.adaptive import Adaptive, pace_of, steps_due
 from saccade.types import Counts, InputError
 
 OLDEST_US = 5_000  # a frame that answers an instant of a regular rate ended at most so long before: as many phases are run as that takes
@@ -145,7 +145,8 @@ def _adaptive(phase: Phase, condition: Condition, recording: LabelledRecording) 
     if not len(phase.ends_us):
         return phase
     began_us = int(phase.ends_us[0]) - round(float(phase.sampling.step_us))
-    due = steps_due(pace_of(condition.min_rate_hz, condition.rate_hz, None), phase.ends_us, *counted(began_us, phase.ends_us))
+    pace = pace_of(Adaptive(min_rate_hz=condition.min_rate_hz), condition.rate_hz)
+    due = steps_due(pace, phase.ends_us, *counted(began_us, phase.ends_us))
     ends_us = phase.ends_us[due]
     starts_us = phase.starts_us[due] if condition.window == "sliding" else np.concatenate((phase.starts_us[:1], ends_us[:-1]))
     return replace(phase, starts_us=starts_us, ends_us=ends_us, regular=False)

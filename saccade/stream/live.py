@@ -1,4 +1,4 @@
-"""LIVE SOURCE -> PORTIONS with their time of arrival: a thread listens while the network computes, and the queue between is bounded."""
+"""LIVE SOURCES: a thread listens while the network computes, the queue between is bounded, windows that come too fast are merged."""
 
 import threading
 import time
@@ -7,10 +7,30 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 from types import TracebackType
+from typing import Literal
 
 from saccade.types import Events, InputError
 
-WAIT_S = 0.5  # for a thread that ends
+WAIT_S = 0.5  # for the reading thread to end
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveSettings:
+    """How a stream treats a source that doesn't wait."""
+
+    overload: Literal["merge", "wait"] = "merge"  # merge windows if steps take longer than the period; wait: answers may come ever later
+    most_waiting: int = 4  # complete windows before they are merged, however fast steps are
+    queue: int = 8_000_000  # events that wait at most
+    patience_us: int = 100_000  # without events, after which the clock goes on without them
+    stall_s: float | None = None  # without events, after which the source counts as broken; None = never
+
+    def __post_init__(self) -> None:
+        if self.overload not in ("merge", "wait"):
+            raise InputError(f"stream: unknown overload={self.overload!r}; expected merge or wait")
+        if self.most_waiting < 1:
+            raise InputError(f"stream: most_waiting={self.most_waiting} must be at least 1 window")
+        if self.queue < 1:
+            raise InputError(f"stream: queue={self.queue} must be at least 1 event")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -27,8 +47,6 @@ class Feed:
     """
 
     def __init__(self, source: Iterable[Events], most: int) -> None:
-        if most < 1:
-            raise InputError(f"stream: queue={most} must be at least 1 event")
         self.source, self.most = source, most
         self.patient = bool(getattr(source, "patient", False))
         self.dropped = 0
@@ -111,8 +129,6 @@ class Overload:
     """Whether windows that wait should be merged: when steps take longer than the period, or when more than MOST wait after a hiccup."""
 
     def __init__(self, most: int) -> None:
-        if most < 1:
-            raise InputError(f"stream: most_waiting={most} must be at least 1 window")
         self.most = most
         self._took_s: deque[float] = deque([0.0] * 5, maxlen=5)
 
