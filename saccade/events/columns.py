@@ -1,4 +1,4 @@
-"""Which column is t, x, y, p, and in which unit time counts: stated by an option, a name or a comment, or inferred and said aloud."""
+"""Which column of a text or npz file is t, x, y, p, and the unit of time: from options and names, or inferred from a sample of values."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from saccade.types import InputError
 ROLES = "txyp"
 SKIP = "_"
 MICROSECONDS_EXPONENT = {"us": 0, "ns": -3, "ms": 3, "s": 6}  # one unit = 10^exponent microseconds
-LATEST_US = 10**17  # 3,170 years: a time beyond is a wrong unit, and every time below fits 18 decimal digits
+LATEST_US = 10**17  # 3,170 years: a later time means a wrong unit, and an earlier one fits 18 decimal digits
 
 NAMES = {
     "t": {"t", "ts", "time", "times", "timestamp", "timestamps"},
@@ -27,7 +27,7 @@ UNIT_NAMES = {
 
 
 def parse_columns(option: str) -> tuple[str, ...]:
-    """The option columns="t x y p": any order, spaces or commas between, _ for a column to skip."""
+    """Parse the option columns="t x y p": any order, separated by spaces or commas, _ for a column to skip."""
     columns = tuple(re.split(r"[\s,]+", option.strip().strip(",")))
     if sorted(column for column in columns if column != SKIP) != sorted(ROLES):
         raise InputError(
@@ -43,7 +43,7 @@ def check_unit(option: str) -> str:
 
 
 def role_of(name: str) -> tuple[str, str | None]:
-    """What a column's name says: (t, x, y, p or _, the unit of time or None), as in "timestamp_us", "t [ns]", "Polarity"."""
+    """(t, x, y, p or _; unit of time or None) of a column's name, such as "timestamp_us", "t [ns]", "Polarity"."""
     words = [word for word in re.split(r"[\s_\[\]()/]+", name.strip().strip("\"'").lower()) if word]
     for role, names in NAMES.items():
         if words and words[0] in names:
@@ -65,10 +65,10 @@ def roles_of(names: Sequence[str]) -> tuple[tuple[str, ...], str | None] | None:
 
 
 def infer_columns(sample: Sequence[Sequence[Decimal]], where: str) -> tuple[str, ...]:
-    """The order of four unnamed columns, where the values of a sample allow only one.
+    """Infer the order of four unnamed columns from a sample of their values; InputError unless only one order is possible.
 
-    p is the column with nothing but 0 and 1, or -1 and 1; t the one with fractions or values no coordinate has, else the one that never
-    decreases; of the other two x comes first, as in every text format we know of. Anything less certain is an InputError.
+    p is the column with both 0 and 1 (or -1 and 1) and nothing else; t the one with fractions or values that no coordinate has, else the
+    one that never decreases; of the other two x comes first, as in every text format we know of.
     """
     advice = "state it with columns, for example columns='t x y p'"
     if len(sample) != 4:
@@ -90,7 +90,7 @@ def infer_columns(sample: Sequence[Sequence[Decimal]], where: str) -> tuple[str,
 
 
 def infer_unit(sample: Sequence[Decimal], where: str) -> tuple[str, str]:
-    """(unit of time, why): decimals finer than a millisecond's thousandth are seconds, whole numbers microseconds; else an InputError."""
+    """(unit of time, reason): more than three decimals mean seconds, whole numbers microseconds; InputError if it is ambiguous."""
     advice = "state it with time_unit, one of us, ns, ms, s"
     fractions = [value for value in sample if value != int(value)]
     if any(value * 1000 != int(value * 1000) for value in fractions):
