@@ -1,6 +1,6 @@
 """npz files of numpy.savez and numpy.savez_compressed: arrays t, x, y, p, or one array of events; read in pieces.
 
-By hand: numpy.load reads an array as a whole, and may run pickled code.
+By hand: numpy.load reads and decompresses whole arrays into memory.
 """
 
 import lzma
@@ -18,12 +18,11 @@ from typing import IO, ClassVar, NoReturn
 
 import numpy as np
 
-from saccade.events.columns import LATEST_US, MICROSECONDS_EXPONENT, check_unit, infer_columns, infer_unit, parse_columns, roles_of
+from saccade.events.columns import LATEST_US, MICROSECONDS_EXPONENT, SAMPLE, check_unit, infer_columns, infer_unit, parse_columns, roles_of
 from saccade.events.reader import CHUNK, ArrayReader
 from saccade.files import check_readable, explain_full_disk, read_exactly, scratch_file
 from saccade.types import Events, InputError
 
-SAMPLE = 1 << 12  # events from which columns and unit are inferred
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError, RuntimeError)
 COPY = 1 << 20  # bytes decompressed at once
 HEADER_ERRORS = (ValueError, SyntaxError, TypeError, KeyError, EOFError, OverflowError, RecursionError, MemoryError, tokenize.TokenError)
@@ -188,9 +187,8 @@ class NpzReader(ArrayReader):
         return {role: column for role, column in zip(order, found, strict=True) if role != "_"}
 
     def _infer_order(self, found: list[StoredColumn]) -> tuple[str, ...]:
-        order = infer_columns([_sample(column) for column in found], str(self.path))
-        text = " ".join(order)
-        self.note(f"the columns have no names; by their values they are taken for '{text}' (state columns='{text}')")
+        order, note = infer_columns([_sample(column) for column in found], str(self.path))
+        self.note(note)
         return order
 
     def _check_columns(self) -> None:
@@ -205,8 +203,8 @@ class NpzReader(ArrayReader):
 
     def _find_unit(self) -> None:
         if not self._unit and self.count:
-            self._unit, why = infer_unit(_sample(self._columns["t"]), str(self.path))
-            self.note(f"the unit of time isn't stated; {why} are taken for '{self._unit}' (state time_unit='{self._unit}')")
+            self._unit, note = infer_unit(_sample(self._columns["t"]), str(self.path))
+            self.note(note)
         self._unit = self._unit or "us"
 
     def _stated_size(self, archive: zipfile.ZipFile, arrays: dict[str, StoredArray]) -> tuple[int, int]:

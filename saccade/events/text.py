@@ -1,6 +1,6 @@
 """csv and txt files: one event a line. Columns and time unit are stated (option, header, comment) or inferred, with a note.
 
-By hand: pandas and numpy read times as floats, which lose microseconds; they need the columns told and can't start at a byte position.
+By hand: general CSV readers round times to floats, don't find out what the columns mean, and can't start again at a byte position.
 """
 
 import re
@@ -13,13 +13,12 @@ from typing import ClassVar
 import numpy as np
 
 from saccade.events import decimals
-from saccade.events.columns import MICROSECONDS_EXPONENT, ROLES, check_unit, infer_columns, infer_unit, parse_columns, roles_of
+from saccade.events.columns import MICROSECONDS_EXPONENT, ROLES, SAMPLE, check_unit, infer_columns, infer_unit, parse_columns, roles_of
 from saccade.events.reader import IndexedReader, new_columns
 from saccade.files import check_readable
 from saccade.types import Events, InputError
 
 BLOCK = 1 << 20  # bytes read at once, and the longest line
-SAMPLE = 1 << 12  # lines from which columns and unit are inferred
 SEPARATOR = re.compile(r"[ \t]*[,;][ \t]*|[ \t]+")
 NUMERIC = re.compile(r"[-+.\d].*|nan|inf|infinity|true|false", re.IGNORECASE)  # no name of a column looks like this
 OURS = "# saccade events:"  # first words of the comment that write.py writes
@@ -217,18 +216,15 @@ def _infer(path: Path, layout: TextLayout, sample: list[list[str]]) -> None:
             raise InputError(
                 f"{path}: line {layout.line} is {_show(' '.join(sample[0]))}; expected numbers, or state columns with _ for others"
             )
-        layout.columns = infer_columns(list(zip(*(row for row in rows if len(row) == len(rows[0])), strict=True)), str(path))
+        layout.columns, note = infer_columns(list(zip(*(row for row in rows if len(row) == len(rows[0])), strict=True)), str(path))
         layout.guessed = True
-        order = " ".join(layout.columns)
-        layout.notes.append(f"the columns have no names; by their values they are taken for '{order}' (state columns='{order}')")
+        layout.notes.append(note)
     layout.columns = layout.columns or tuple(ROLES)
     if layout.time_unit is None and sample:
         place = layout.columns.index("t")
         times = [value for fields in sample if len(fields) > place and (value := _number(fields[place])) is not None]
-        layout.time_unit, why = infer_unit(times, str(path))
-        layout.notes.append(
-            f"the unit of time isn't stated; {why} are taken for '{layout.time_unit}' (state time_unit='{layout.time_unit}')"
-        )
+        layout.time_unit, note = infer_unit(times, str(path))
+        layout.notes.append(note)
     layout.time_unit = layout.time_unit or "us"
 
 
