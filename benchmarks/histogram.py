@@ -13,7 +13,7 @@ import numba  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
-from saccade.events.dat import DatReader  # noqa: E402
+from saccade.events.prophesee import DatReader  # noqa: E402
 from saccade.representation.canvas import Canvas  # noqa: E402
 from saccade.representation.frames import frames  # noqa: E402
 from saccade.representation.histogram import stacked_histogram  # noqa: E402

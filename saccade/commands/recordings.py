@@ -13,8 +13,7 @@ from tqdm import tqdm
 from saccade.events import mend
 from saccade.events.open import open_events
 from saccade.events.reader import Reader
-from saccade.events.report import report, report_mended
-from saccade.events.statistics import measure
+from saccade.events.statistics import Statistics, measure, sparkline
 from saccade.events.write import check_target, write_events
 from saccade.outputs.picture import spread, write_sheet
 from saccade.outputs.video import FASTEST_FPS, write_video
@@ -22,27 +21,29 @@ from saccade.representation.frames import frames
 from saccade.types import Events, InputError
 
 Recording = Annotated[
-    Path, tyro.conf.Positional, tyro.conf.arg(metavar="RECORDING", help="Any event recording: DAT, RAW, HDF5, AEDAT4, ...")
+    Path,
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="RECORDING", help="Event recording: DAT, RAW, HDF5, AEDAT4, ROS bag, ES, npz, csv, ..."),
 ]
-Output = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="File to write.")]
+OutFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="File to write.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """How to read a recording whose file doesn't say it all."""
+    """What a recording's file may not state."""
 
     width: int | None = None
-    """Columns of the sensor."""
+    """Width of the sensor in pixels."""
     height: int | None = None
-    """Rows of the sensor."""
+    """Height of the sensor in pixels."""
     columns: str | None = None
-    """Order of the columns of an npz, csv or txt file, e.g. "t x y p"; _ skips one."""
+    """Order of the columns of an npz, csv or txt file, e.g. "t x y p"; _ skips a column."""
     time_unit: Literal["us", "ns", "ms", "s"] | None = None
     """Unit of the times of an npz, csv, txt or HDF5 file."""
     topic: str | None = None
     """Topic of a ROS bag that has several with events."""
     index: Path | None = None
-    """Where to keep the index of times, instead of the cache folder."""
+    """File for the time index, instead of one in the cache folder."""
 
     def open(self, path: Path) -> Reader:
         return open_events(
@@ -62,7 +63,7 @@ AS_STATED = Opening()
 
 @contextmanager
 def _progress(reader: Reader, what: str) -> Iterator[Iterator[Events]]:
-    """The reader's chunks, under a bar (on a terminal) that follows how much of the file has been read."""
+    """The reader's chunks, with a progress bar (on a terminal) that shows the fraction of the file read."""
     layout = "{desc} {percentage:3.0f} %|{bar}| {elapsed} < {remaining}"
     with tqdm(total=1.0, desc=what, bar_format=layout, leave=False, disable=None) as bar:
 
@@ -79,12 +80,12 @@ def info(recording: Recording, *, opening: Reading = AS_STATED) -> None:
     with opening.open(recording) as reader:
         with _progress(reader, "reading") as chunks:
             statistics = measure(chunks, width=reader.width, height=reader.height)
-        print(report(reader, statistics))
+        print(_report(reader, statistics))
 
 
 def convert(
     recording: Recording,
-    out: Output,
+    out: OutFile,
     *,
     sort: bool = False,
     drop_duplicates: bool = False,
@@ -96,10 +97,10 @@ def convert(
     """Write RECORDING to OUT: .h5 (DSEC's layout), .dat, .npz or .csv. OUT appears when it is complete, never half-written.
 
     Args:
-        sort: Put the events in the order of time; works in bounded memory.
-        drop_duplicates: Leave out events equal in time, place and polarity to one before.
-        clip_to_sensor: Leave out events outside the sensor.
-        start_at_zero: Subtract the time of the first event from all.
+        sort: Sort the events by time, in bounded memory.
+        drop_duplicates: Remove events with the same time, pixel and polarity as an earlier one.
+        clip_to_sensor: Remove events outside the sensor.
+        start_at_zero: Subtract the time of the first event from all times.
         overwrite: Replace OUT if it exists.
     """
     check_target(out, recording, overwrite)
@@ -115,14 +116,14 @@ def convert(
         if start_at_zero:
             events = mend.start_at_zero(events, mended)
         count = write_events(events, out, width=reader.width, height=reader.height, source_path=recording, overwrite=overwrite)
-    for line in report_mended(mended):
+    for line in _report_mended(mended):
         print(line)
     print(f"{out}: {count:,} events, {out.stat().st_size / 1e6:.1f} MB")
 
 
 def view(
     recording: Recording,
-    out: Output,
+    out: OutFile,
     *,
     rate_hz: float = 20.0,
     window_ms: float = 50.0,
@@ -133,15 +134,15 @@ def view(
     overwrite: bool = False,
     opening: Reading = AS_STATED,
 ) -> None:
-    """Show the frames that a detector would see: OUT is a .png (a sheet of eight, spread over the recording) or an .mp4.
+    """Draw the frames that a detector would see: OUT is a .png (eight frames spread over the recording) or an .mp4.
 
     Args:
         rate_hz: Frames per second of event time.
         window_ms: Length of a sliding window.
-        kind: Sliding windows keep their length at any rate, disjoint ones are as long as the step.
-        start_s: Begin at this time of the recording, in seconds as `saccade info` prints them.
-        end_s: End at this time.
-        slow: Slow motion, how many times. A video shows 60 pictures a second at the most, so 200 Hz are at least 3.3 times slower.
+        kind: Sliding windows keep their length at any rate; disjoint windows are as long as the step.
+        start_s: Start time in the recording, in seconds as `saccade info` prints them.
+        end_s: End time.
+        slow: Slow-motion factor. A video shows at most 60 frames per second, so 200 Hz is slowed down at least 3.3 times.
         overwrite: Replace OUT if it exists.
     """
     if out.suffix.lower() not in (".png", ".mp4"):
@@ -167,3 +168,54 @@ def view(
         bar = tqdm(pictures, desc="drawing", unit=" frames", leave=False, total=total, disable=None)
         count = write_video(out, iter(bar), shown_hz)
         print(f"{out}: {count} frames, shown {rate_hz / shown_hz:.3g} times slower than real")
+
+
+def _report(reader: Reader, s: Statistics) -> str:
+    """The text of `saccade info`: file, sensor, events, rates, and a line per problem."""
+    pixels = s.width * s.height
+    lines = [
+        ("file", f"{reader.path}, {reader.path.stat().st_size / 1e6:,.1f} MB"),
+        ("format", reader.format),
+        ("sensor", f"{s.width} x {s.height} pixels"),
+        ("events", f"{s.count:,}"),
+    ]
+    if s.count:
+        share = s.positive / s.count * 100
+        lines += [
+            ("time", f"{s.start_us / 1e6:.6f} to {s.end_us / 1e6:.6f} s, {s.duration_us / 1e6:.6f} s long"),
+            ("rate", f"{_rate(s.mean_rate)} on average, {_rate(s.peak_rate)} at the peak"),
+            ("", f"{sparkline(s.rates)}  {_time(s.bar_us)} a bar"),
+            ("polarity", f"{share:.1f} % brighter, {100 - share:.1f} % darker"),
+            ("pixels", f"{s.active_pixels / pixels * 100:.1f} % active{_hot(s)}"),
+        ]
+    text = "\n".join(f"{name:9}{value}" for name, value in lines)
+    return "\n".join([text, *(f"warning: {warning}" for warning in s.warnings(reader.path))])
+
+
+def _report_mended(mended: mend.Mended) -> list[str]:
+    """One line per kind of repair that `saccade convert` made."""
+    done = {
+        "events came after one of a later time and were moved": mended.late,
+        "events equal to one before were left out": mended.duplicates,
+        "events outside the sensor were left out": mended.outside,
+        "us were subtracted from every time": mended.shift_us,
+    }
+    return [f"{number:,} {what}" for what, number in done.items() if number]
+
+
+def _hot(s: Statistics) -> str:
+    return f", {s.hot_pixels} hot with {s.hot_events / s.count * 100:.1f} % of the events" if s.hot_pixels else ""
+
+
+def _rate(events_per_second: float) -> str:
+    for size, unit in ((1e6, "M"), (1e3, "k")):
+        if events_per_second >= size:
+            return f"{events_per_second / size:.2f} {unit} events/s"
+    return f"{events_per_second:.1f} events/s"
+
+
+def _time(microseconds: int) -> str:
+    for size, unit in ((1_000_000, "s"), (1_000, "ms")):
+        if microseconds >= size:
+            return f"{microseconds / size:g} {unit}"
+    return f"{microseconds} us"

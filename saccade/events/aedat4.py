@@ -1,6 +1,6 @@
 """AEDAT4 (iniVation's DV: DVXplorer, DAVIS): a header, then packets of several streams, each a compressed FlatBuffer.
 
-Decoded by us: the packages that can are slower, read from the first byte only, or hold everything in memory.
+By hand: the packages that decode it are slower, read only from the first byte, or hold everything in memory.
 """
 
 import os
@@ -17,9 +17,9 @@ from saccade.events.reader import IndexedReader
 from saccade.types import Events, InputError
 
 MAGIC = b"#!AER-DAT4.0\r\n"
-COMPRESSIONS = ("none", "lz4", "lz4", "zstd", "zstd")  # the second of each is the slower, denser setting of the writer
+COMPRESSIONS = ("none", "lz4", "lz4", "zstd", "zstd")  # the second of each: a higher compression level
 EVENT = np.dtype({"names": ["t", "x", "y", "p"], "formats": ["<i8", "<u2", "<u2", "u1"], "offsets": [0, 8, 10, 12], "itemsize": 16})
-ENOUGH = 1 << 16  # events: packets hold 10 ms, so small ones are joined up to this many
+ENOUGH = 1 << 16  # events: packets hold 10 ms each, so they are joined up to this many
 
 
 class Aedat4Reader(IndexedReader):
@@ -62,12 +62,12 @@ class Aedat4Reader(IndexedReader):
             yield (begin,), self._events(parts)
 
     def _events(self, parts: list[np.ndarray]) -> Events:
-        # Column by column: joining whole records, which have gaps, made reading twice as slow.
+        # Column by column: joining records, which have padding, took twice as long.
         t, x, y, p = (np.concatenate([part[name] for part in parts]) for name in "txyp")
         return Events(t, x, y, p != 0, self.width, self.height)
 
     def _packets(self, position: int) -> Iterator[tuple[int, np.ndarray]]:
-        """Position and events of every packet of our stream that has any."""
+        """Position and events of every packet of the chosen stream that isn't empty."""
         while position < self._end:
             head = os.pread(self._file.fileno(), 8, position)
             stream, size = struct.unpack("<ii", head) if len(head) == 8 else (0, self._size)
@@ -104,7 +104,7 @@ class Aedat4Reader(IndexedReader):
         return header, len(MAGIC) + 4 + size
 
     def _data_end(self, table: int) -> int:
-        """Packets end where the writer's table of packets begins. It is written last, so it tells whether the recording is whole."""
+        """Packets end where the table of packets begins. The recorder writes it last, so it shows whether the recording is complete."""
         if self._first <= table <= self._size:
             if table == self._size:
                 self.note("the table of packets at the end is missing: the recording is cut, but all its packets are there")
@@ -123,7 +123,7 @@ def _parse_header(path: Path, header: bytes) -> tuple[str, int, list[tuple[int, 
         compression, table, text = root.integer(0, 4, 0), root.integer(1, 8, -1), root.text(2)
         if not 0 <= compression < len(COMPRESSIONS):
             raise InputError(f"compression {compression}; expected 0 to {len(COMPRESSIONS) - 1}")
-        if b"<!" in text:  # no recorder declares entities; they could expand without limit
+        if b"<!" in text:  # no recorder declares entities, which could expand without limit
             raise InputError("its XML holds declarations")
         tree = ElementTree.fromstring(text)
     except (InputError, ElementTree.ParseError, ValueError) as error:
@@ -147,7 +147,7 @@ def _size_attribute(node: ElementTree.Element, key: str) -> int:
 
 
 class FlatBuffer:
-    """The root table of a size-prefixed FlatBuffer; every offset is checked, because the bytes may be damaged."""
+    """The root table of a size-prefixed FlatBuffer; every offset is checked, because the data may be damaged."""
 
     def __init__(self, data: bytes, identifier: bytes) -> None:
         self._data = data
@@ -163,7 +163,7 @@ class FlatBuffer:
         return int.from_bytes(self._data[at : at + size], "little", signed=signed)
 
     def _field(self, number: int) -> int:
-        """Where field `number` is, 0 if it is absent (then its default holds)."""
+        """Position of field `number`, 0 if it is absent."""
         slot = 4 + 2 * number
         offset = self._number(self._fields + slot, 2) if slot + 2 <= self._length else 0
         return self._table + offset if offset else 0
@@ -173,7 +173,7 @@ class FlatBuffer:
         return self._number(at, size, signed=True) if at else default
 
     def _vector(self, number: int, itemsize: int) -> tuple[int, int]:
-        """Where the elements are and how many."""
+        """Position of the first element, and number of elements."""
         at = self._field(number)
         if not at:
             return 0, 0

@@ -1,7 +1,7 @@
-"""ROS 1 bags and MCAP files -> messages, walked from byte to byte.
+"""ROS 1 bags and MCAP files -> messages, read record by record.
 
-By ourselves rather than by `rosbags` and `mcap`, because those need the index at the end, which a recording that was cut doesn't have,
-and because a message's place (position of its chunk, offset inside it) is what lets reading start again anywhere.
+By hand: `rosbags` needs the index at the end, which a cut recording lacks, and `mcap`'s StreamReader decompresses without a limit (13 MB of
+LZ4 that state 4 KB filled 3 GB), trusts lengths inside records, loads attachments, and gives no position to start again from.
 """
 
 import os
@@ -16,7 +16,7 @@ from saccade.types import InputError
 
 BAG_MAGIC = b"#ROSBAG V2.0\n"
 MCAP_MAGIC = b"\x89MCAP0\r\n"
-Place = tuple[int, int]  # position of the record or chunk in the file, offset of the message inside the chunk
+MessagePlace = tuple[int, int]  # position of its record or chunk in the file, offset inside the chunk
 
 
 @dataclass(frozen=True)
@@ -28,23 +28,23 @@ class Channel:
 
 @dataclass(frozen=True)
 class Message:
-    place: Place
+    place: MessagePlace
     channel: int
     data: memoryview
 
 
 @dataclass
 class Bag:
-    """An open recording: its channels as far as they are known, and what is wrong with it."""
+    """An open recording, the channels read so far, and where it is cut off."""
 
     file: BinaryIO
     size: int
     channels: dict[int, Channel] = field(default_factory=dict)
     schemas: dict[int, str] = field(default_factory=dict)
-    problem: str = ""  # why the walk ended before the end of the recording
+    problem: str = ""  # why reading stopped before the end of the file
     is_mcap: bool = False
 
-    def messages(self, place: Place | None = None) -> Iterator[Message]:
+    def messages(self, place: MessagePlace | None = None) -> Iterator[Message]:
         first, offset = place or (len(MCAP_MAGIC if self.is_mcap else BAG_MAGIC), 0)
         walk, handle = (mcap_records, self._mcap_record) if self.is_mcap else (bag_records, self._bag_record)
         for position, kind, body in self._top(walk, first):
@@ -52,11 +52,11 @@ class Bag:
             offset = 0
 
     def read_index(self) -> bool:
-        """Learn the channels from the index at the end; False if it isn't whole, because the recording was cut or never finished."""
+        """Read the channels from the index at the end; False if it is incomplete: the recording was cut or never finished."""
         return self._mcap_index() if self.is_mcap else self._bag_index()
 
     def _bag_index(self) -> bool:
-        """The first record says where the index is, and of how many connections and chunks."""
+        """The first record states the index's position and its numbers of connections and chunks."""
         head = bag_records(self._read, len(BAG_MAGIC), self.size)
         fields = head[0] if head and isinstance(head[0], dict) else {}
         start, connections, chunks = (
@@ -73,7 +73,7 @@ class Bag:
         return not self.problem and (found[b"\x07"], found[b"\x06"]) == (connections, chunks)
 
     def _mcap_index(self) -> bool:
-        """The last record says where the summary is; the magic bytes close the file."""
+        """The last record states the summary's position; the file ends with the magic bytes."""
         footer = self.size - len(MCAP_MAGIC) - 29  # of fixed size: opcode, length, two positions, checksum
         if footer < 0 or bytes(self._read(self.size - len(MCAP_MAGIC), len(MCAP_MAGIC))) != MCAP_MAGIC:
             return False
@@ -85,8 +85,8 @@ class Bag:
                 list(self._mcap_record(kind, body, (position, 0), mcap_records))
         return not self.problem
 
-    def _top(self, walk: "Walk", position: int) -> "Iterator[tuple[int, Kind, memoryview]]":
-        """Records of the file itself; only one is in memory at a time."""
+    def _top(self, walk: "Walk", position: int) -> "Iterator[tuple[int, RecordHead, memoryview]]":
+        """Top-level records of the file, one in memory at a time."""
         while position < self.size:
             record = walk(self._read, position, self.size)
             if record is None:
@@ -103,7 +103,7 @@ class Bag:
             raise InputError(f"the record at byte {position} states {size >> 20} MB; expected at most {LARGEST >> 20}")
         return memoryview(os.pread(self.file.fileno(), size, position))
 
-    def _inner(self, walk: "Walk", chunk: bytes, offset: int, position: int) -> "Iterator[tuple[int, Kind, memoryview]]":
+    def _inner(self, walk: "Walk", chunk: bytes, offset: int, position: int) -> "Iterator[tuple[int, RecordHead, memoryview]]":
         view = memoryview(chunk)
         while offset < len(view):
             record = walk(lambda at, size: view[at : at + size], offset, len(view))
@@ -113,7 +113,7 @@ class Bag:
             yield offset, kind, body
             offset = end
 
-    def _bag_record(self, kind: "Kind", body: memoryview, place: Place, walk: "Walk") -> Iterator[Message]:
+    def _bag_record(self, kind: "RecordHead", body: memoryview, place: MessagePlace, walk: "Walk") -> Iterator[Message]:
         assert isinstance(kind, dict)
         operation = kind.get(b"op")
         if operation == b"\x07":
@@ -129,7 +129,7 @@ class Bag:
                 if inner.get(b"op") in (b"\x02", b"\x07"):
                     yield from self._bag_record(inner, data, (place[0], offset), walk)
 
-    def _mcap_record(self, kind: "Kind", body: memoryview, place: Place, walk: "Walk") -> Iterator[Message]:
+    def _mcap_record(self, kind: "RecordHead", body: memoryview, place: MessagePlace, walk: "Walk") -> Iterator[Message]:
         if kind == SCHEMA:
             number, text = struct.unpack_from("<H", body)[0], _mcap_text(body, 2)[0]
             self.schemas[number] = text.replace("/msg/", "/")
@@ -150,7 +150,7 @@ class Bag:
                 if inner in (SCHEMA, CHANNEL, MESSAGE):
                     yield from self._mcap_record(inner, data, (place[0], offset), walk)
 
-    def _decompress(self, method: str, data: memoryview, size: int, place: Place) -> bytes:
+    def _decompress(self, method: str, data: memoryview, size: int, place: MessagePlace) -> bytes:
         try:
             if size > LARGEST:
                 raise InputError(f"{size >> 20} MB, expected at most {LARGEST >> 20}")
@@ -162,13 +162,13 @@ class Bag:
             raise InputError(f"the chunk at byte {place[0]} can't be decoded: {error}") from error
 
 
-Kind = int | dict[bytes, bytes]  # MCAP's opcode, or the header fields of a bag's record
+RecordHead = int | dict[bytes, bytes]  # opcode of an MCAP record, or header fields of a bag's record
 Fetch = Callable[[int, int], memoryview]  # (position, size) -> bytes
-Walk = Callable[[Fetch, int, int], tuple[Kind, memoryview, int] | None]  # (kind, body, end), None if it doesn't fit
+Walk = Callable[[Fetch, int, int], tuple[RecordHead, memoryview, int] | None]  # -> (head, body, end); None if the record doesn't fit
 FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK = 0x02, 0x03, 0x04, 0x05, 0x06
 
 
-def bag_records(fetch: Fetch, position: int, limit: int) -> tuple[Kind, memoryview, int] | None:
+def bag_records(fetch: Fetch, position: int, limit: int) -> tuple[RecordHead, memoryview, int] | None:
     """Length and bytes of the header, length and bytes of the data."""
     if position + 4 > limit:
         return None
@@ -183,19 +183,19 @@ def bag_records(fetch: Fetch, position: int, limit: int) -> tuple[Kind, memoryvi
     return fields, fetch(head + 4, end - head - 4 if wanted else 0), end
 
 
-def mcap_records(fetch: Fetch, position: int, limit: int) -> tuple[Kind, memoryview, int] | None:
-    """A byte that says what it is, eight of length, the body."""
+def mcap_records(fetch: Fetch, position: int, limit: int) -> tuple[RecordHead, memoryview, int] | None:
+    """One byte opcode, eight bytes length, the body."""
     if position + 9 > limit:
         return None
     kind, size = struct.unpack("<BQ", fetch(position, 9))
     if position + 9 + size > limit:
         return None
-    wanted = kind in (FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK)  # attachments may be as large as they like
+    wanted = kind in (FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK)  # attachments may be of any size
     return kind, fetch(position + 9, size if wanted else 0), position + 9 + size
 
 
 def _bag_fields(data: memoryview) -> dict[bytes, bytes]:
-    """Fields as length, name=value."""
+    """Header fields, each stored as length and name=value."""
     fields, at = {}, 0
     while at < len(data):
         size = _unsigned(data[at : at + 4], 4)

@@ -1,4 +1,4 @@
-"""Which column is t, x, y, p, and in which unit time counts: stated by an option, a name or a comment, or inferred and said aloud."""
+"""Which column of a text or npz file is t, x, y, p, and the unit of time: from options and names, or inferred from a sample of values."""
 
 import re
 from collections.abc import Sequence
@@ -8,9 +8,10 @@ from itertools import pairwise
 from saccade.types import InputError
 
 ROLES = "txyp"
+SAMPLE = 1 << 12  # rows from which columns and unit are inferred
 SKIP = "_"
 MICROSECONDS_EXPONENT = {"us": 0, "ns": -3, "ms": 3, "s": 6}  # one unit = 10^exponent microseconds
-LATEST_US = 10**17  # 3,170 years: a time beyond is a wrong unit, and every time below fits 18 decimal digits
+LATEST_US = 10**17  # 3,170 years: a later time means a wrong unit, and an earlier one fits 18 decimal digits
 
 NAMES = {
     "t": {"t", "ts", "time", "times", "timestamp", "timestamps"},
@@ -27,7 +28,7 @@ UNIT_NAMES = {
 
 
 def parse_columns(option: str) -> tuple[str, ...]:
-    """The option columns="t x y p": any order, spaces or commas between, _ for a column to skip."""
+    """Parse the option columns="t x y p": any order, separated by spaces or commas, _ for a column to skip."""
     columns = tuple(re.split(r"[\s,]+", option.strip().strip(",")))
     if sorted(column for column in columns if column != SKIP) != sorted(ROLES):
         raise InputError(
@@ -43,7 +44,7 @@ def check_unit(option: str) -> str:
 
 
 def role_of(name: str) -> tuple[str, str | None]:
-    """What a column's name says: (t, x, y, p or _, the unit of time or None), as in "timestamp_us", "t [ns]", "Polarity"."""
+    """(t, x, y, p or _; unit of time or None) of a column's name, such as "timestamp_us", "t [ns]", "Polarity"."""
     words = [word for word in re.split(r"[\s_\[\]()/]+", name.strip().strip("\"'").lower()) if word]
     for role, names in NAMES.items():
         if words and words[0] in names:
@@ -64,11 +65,11 @@ def roles_of(names: Sequence[str]) -> tuple[tuple[str, ...], str | None] | None:
     return columns, next((unit for _, unit in roles if unit), None)
 
 
-def infer_columns(sample: Sequence[Sequence[Decimal]], where: str) -> tuple[str, ...]:
-    """The order of four unnamed columns, where the values of a sample allow only one.
+def infer_columns(sample: Sequence[Sequence[Decimal]], where: str) -> tuple[tuple[str, ...], str]:
+    """(order of four unnamed columns, note), inferred from a sample of their values; InputError unless only one order is possible.
 
-    p is the column with nothing but 0 and 1, or -1 and 1; t the one with fractions or values no coordinate has, else the one that never
-    decreases; of the other two x comes first, as in every text format we know of. Anything less certain is an InputError.
+    p is the column with both 0 and 1 (or -1 and 1) and nothing else; t the one with fractions or values that no coordinate has, else the
+    one that never decreases; of the other two x comes first, as in every text format we know of.
     """
     advice = "state it with columns, for example columns='t x y p'"
     if len(sample) != 4:
@@ -86,23 +87,28 @@ def infer_columns(sample: Sequence[Sequence[Decimal]], where: str) -> tuple[str,
         found = "no column never decreases" if not time else f"columns {_list(time)} could be"
         raise InputError(f"{where}: which column is t can't be told from the data ({found}); {advice}")
     order = dict(zip([i for i in others if i not in time], "xy", strict=True)) | {polarity[0]: "p", time[0]: "t"}
-    return tuple(order[i] for i in range(4))
+    text = " ".join(order[i] for i in range(4))
+    return tuple(text.split()), f"the columns have no names; by their values they are taken for '{text}' (state columns='{text}')"
 
 
 def infer_unit(sample: Sequence[Decimal], where: str) -> tuple[str, str]:
-    """(unit of time, why): decimals finer than a millisecond's thousandth are seconds, whole numbers microseconds; else an InputError."""
+    """(unit of time, note): more than three decimals mean seconds, whole numbers microseconds; InputError if it is ambiguous."""
     advice = "state it with time_unit, one of us, ns, ms, s"
     fractions = [value for value in sample if value != int(value)]
     if any(value * 1000 != int(value * 1000) for value in fractions):
-        return "s", "decimals of more than three digits"
+        return "s", _unit_note("s", "decimals of more than three digits")
     if fractions:
         raise InputError(f"{where}: times have at most three decimals, so they may be seconds or milliseconds; {advice}")
     largest = max((abs(value) for value in sample), default=Decimal(0))
     if largest >= LATEST_US:
-        return "ns", "whole numbers that as microseconds would be thousands of years"
+        return "ns", _unit_note("ns", "whole numbers that as microseconds would be thousands of years")
     if len(set(sample)) >= 16 and all(value % 1000 == 0 for value in sample):
         raise InputError(f"{where}: all times are multiples of 1000, so they may be nanoseconds or coarse microseconds; {advice}")
-    return "us", "whole numbers"
+    return "us", _unit_note("us", "whole numbers")
+
+
+def _unit_note(unit: str, found: str) -> str:
+    return f"the unit of time isn't stated; {found} are taken for '{unit}' (state time_unit='{unit}')"
 
 
 def _never_decreases(values: Sequence[Decimal]) -> bool:

@@ -1,4 +1,4 @@
-"""Packets and chunks of recordings, decompressed with a limit: a few damaged bytes must not fill the memory."""
+"""Decompress packets and chunks with a limit on the result: a few damaged bytes must not fill the memory."""
 
 import bz2
 
@@ -7,7 +7,7 @@ import zstandard
 
 from saccade.types import InputError
 
-LARGEST = 1 << 28  # bytes a packet; cameras send a few MB at the most
+LARGEST = 1 << 28  # bytes a packet; cameras send at most a few MB
 
 
 def decompress(method: str, data: bytes, limit: int = LARGEST) -> bytes:
@@ -29,7 +29,7 @@ def _none(data: bytes, limit: int) -> tuple[bytes, bool]:
 
 def _lz4(data: bytes, limit: int) -> tuple[bytes, bool]:
     decompressor = lz4.frame.LZ4FrameDecompressor()
-    result = decompressor.decompress(data, max_length=min(limit, 255 * len(data) + 64))  # LZ4 can't expand by more than 255
+    result = decompressor.decompress(data, max_length=min(limit, 255 * len(data) + 64))  # LZ4 expands at most 255 times
     return result, decompressor.eof
 
 

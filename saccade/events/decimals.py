@@ -1,6 +1,7 @@
-"""The compiled half of the text reader: lines of decimal numbers -> columns, exactly, and columns back to lines.
+"""Compiled parser and formatter for text files: lines of decimal numbers -> columns, exact to the digit, and columns -> lines.
 
-The helpers take numbers, not arrays: numba counts references at each call that passes an array, which made this three times slower.
+By hand: parsers of floats round absolute times, and Python's Decimal works number by number.
+Helpers take numbers, not arrays: numba counts references at each call that passes an array, which made this three times slower.
 """
 
 import numpy as np
@@ -10,18 +11,20 @@ from saccade.machine import compiled
 NEWLINE, RETURN, BLANK, TAB, COMMA, SEMICOLON = 10, 13, 32, 9, 44, 59
 PLUS, MINUS, DOT, ZERO, NINE, HASH, PERCENT, LETTER_E = 43, 45, 46, 48, 57, 35, 37, 101
 TRUE, FALSE = int.from_bytes(b"true"), int.from_bytes(b"false")
-SKIPPED, TIME, X, Y, POLARITY = 0, 1, 2, 3, 4  # what a column is for
+SKIPPED, TIME, X, Y, POLARITY = 0, 1, 2, 3, 4  # role of a column
 FINE, NOT_A_NUMBER, NOT_WHOLE, OUT_OF_RANGE, EMPTY, TOO_FEW, TOO_MANY = 0, 1, 2, 3, 4, 5, 6
 SAW_ZERO, SAW_MINUS = 1, 2
-DIGITS, POINT, REST, POWER, POWER_SIGN, POWER_NEGATIVE, POWER_DIGITS, WRONG = 1, 2, 4, 8, 16, 32, 64, 128  # what a number has had so far
-EIGHTEEN_DIGITS = 10**17  # a mantissa that reaches this is full, a value that does is out of range
+# What a number has had so far, as bits: digits, a decimal point, nonzero digits that no longer fit into the mantissa, an exponent's letter,
+# its sign, its minus sign, its digits; or something that no number has.
+DIGITS, POINT, REST, POWER, POWER_SIGN, POWER_NEGATIVE, POWER_DIGITS, WRONG = 1, 2, 4, 8, 16, 32, 64, 128
+EIGHTEEN_DIGITS = 10**17  # a mantissa from here on takes no more digits; a value from here on is out of range
 
 
 @compiled
 def parse_lines(text, kinds, exponent, t, x, y, p):
-    """Fill the columns; stop at the first wrong field. `text` ends with a newline, which is why no loop here needs a limit.
+    """Fill the columns; stop at the first wrong field. `text` must end with a newline, so that no loop needs a limit.
 
-    Time is multiplied by 10^exponent. Returns (events, lines passed, status, position of the wrong field, its column, zeros of polarity).
+    Times are multiplied by 10^exponent. Returns (events, lines, status, position of the wrong field, its column, SAW_* flags).
     """
     i, events, lines, saw = 0, 0, 0, 0
     while i < len(text):
@@ -87,13 +90,13 @@ def _is_blank(character):
 
 @compiled
 def _ends_field(character):
-    """Control characters end a field too; those that are no blanks are then found to be wrong fields themselves."""
+    """Control characters end a field, too; those that aren't blanks then fail as fields of their own."""
     return character <= BLANK or character in (COMMA, SEMICOLON)
 
 
 @compiled
 def _next(mantissa, scale, power, state, character):
-    """One more character of a number: the value is mantissa * 10^(scale +- power), and digits beyond the eighteenth only leave REST."""
+    """Add a character to a number mantissa * 10^(scale +- power); nonzero digits after the eighteenth only set REST."""
     if ZERO <= character <= NINE:
         if state & POWER:
             return mantissa, scale, min(power * 10 + (character - ZERO), 1000), state | POWER_DIGITS
@@ -111,7 +114,7 @@ def _next(mantissa, scale, power, state, character):
 
 @compiled
 def _finish(mantissa, scale, state, negative):
-    """+-mantissa * 10^scale, half to even, and whether that is a number, in range, and was whole."""
+    """(+-mantissa * 10^scale rounded half to even, status: FINE, NOT_A_NUMBER, OUT_OF_RANGE or NOT_WHOLE)."""
     if state & WRONG or not state & DIGITS or (state & POWER and not state & POWER_DIGITS):
         return 0, NOT_A_NUMBER
     rest = state & REST != 0
@@ -137,7 +140,7 @@ def _finish(mantissa, scale, state, negative):
 
 @compiled
 def _check(kind, value, status):
-    """What the column allows: times are rounded to the microsecond, the others must be whole and in their range."""
+    """Status by column: times may be rounded, the others must be whole and in range."""
     if kind == TIME:
         return FINE if status == NOT_WHOLE else status
     low, high = (-1, 1) if kind == POLARITY else (0, 65535)
@@ -146,7 +149,7 @@ def _check(kind, value, status):
 
 @compiled
 def format_lines(t, x, y, p, text):
-    """Write t,x,y,p and a newline for every event into `text`; returns how many bytes that took (at most 36 an event)."""
+    """Write one line t,x,y,p per event into `text`; returns the number of bytes (at most 36 an event)."""
     end = 0
     for i in range(len(t)):
         for value in (t[i], np.int64(x[i]), np.int64(y[i])):

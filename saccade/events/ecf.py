@@ -1,4 +1,4 @@
-"""Prophesee's event compression for HDF5 (filter 0x8ECF), decoded by us because no Python package carries the codec.
+"""Prophesee's event compression for HDF5 (filter 0x8ECF). By hand: no Python package has the codec.
 
 A chunk is a 32-bit head (events << 2 | y, x and p packed << 1 | x and p packed), the first time as 64 bits, then three or four runs:
 
@@ -14,23 +14,23 @@ A chunk is a 32-bit head (events << 2 | y, x and p packed << 1 | x and p packed)
 
 import numpy as np
 
+from saccade.events.reader import EventColumns, new_columns
 from saccade.machine import compiled
 from saccade.types import InputError
 
 FILTER = 0x8ECF
 LARGEST = 65_535  # events a chunk, by the format
-Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def decode_chunk(data: bytes) -> Columns:
-    """Times, x, y and polarities of one chunk; InputError if its bytes don't make sense."""
+def decode_chunk(data: bytes) -> EventColumns:
+    """t, x, y, p of one chunk; InputError if it is damaged."""
     if len(data) < 4:
         raise InputError(f"ECF chunk of {len(data)} bytes; expected at least its head of 4")
     head = int.from_bytes(data[:4], "little")
     count = head >> 2
     if count > LARGEST:
         raise InputError(f"ECF chunk states {count} events; at most {LARGEST} are possible")
-    t, x, y, p = np.empty(count, np.int64), np.empty(count, np.uint16), np.empty(count, np.uint16), np.empty(count, np.bool_)
+    t, x, y, p = new_columns(count)
     if count:
         source = np.frombuffer(data, np.uint8)
         if len(source) < 12 or not _decode(source, bool(head & 2), bool(head & 1), t, x, y, p):
@@ -40,7 +40,7 @@ def decode_chunk(data: bytes) -> Columns:
 
 @compiled
 def _decode(source, all_packed, x_packed, t, x, y, p):
-    """True if all events were found. Every read is checked against the end: bounds checks are off in compiled code."""
+    """True if all events were found. Every read is checked against the end, because compiled code has no bounds checks."""
     at = _times(source, 4, t)
     if all_packed:
         return at > 0 and _packed_yxp(source, at, x, y, p)
@@ -61,7 +61,7 @@ def _word(source, at, width):
 
 @compiled
 def _times(source, at, t):
-    """The place after the times, 0 if the bytes ran out."""
+    """Position after the times, 0 if the data ends too early."""
     size, count = len(source), len(t)
     now = _word(source, at, 8)
     at += 8
@@ -91,7 +91,7 @@ def _times(source, at, t):
 
 @compiled
 def _runs(source, at, width, bits, out):
-    """Values with repeats in their lowest bits; all ones = the repeats are the 16 bits that follow."""
+    """Values with a repeat count in their lowest bits; all ones = the count is in the next 16 bits. Returns as `_times`."""
     size, count = len(source), len(out)
     full = (1 << bits) - 1
     done = 0

@@ -1,16 +1,16 @@
-"""Prophesee's raw words -> events: EVT2 (32 bits), EVT2.1 (64 bits), EVT3 (16 bits), with running time carried from word to word.
+"""Prophesee's EVT2 (32-bit), EVT2.1 (64-bit) and EVT3 (16-bit) words -> events.
 
+By hand: packages give wrong EVT3 times (expelliarmus, aestream), or can't export their state, without which no decoding starts mid-file.
 A decoder's whole state is a few integers, so decoding can stop and start again at any word.
 """
 
 import numpy as np
 
+from saccade.events.reader import EventColumns, new_columns
 from saccade.machine import compiled
 from saccade.types import InputError
 
-Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # t, x, y, p
-
-# The state of a decoder. UNKNOWN marks what no word has told yet: events before that can't be placed and are counted as orphans.
+# Fields of the decoder's state. UNKNOWN until a word sets it; events before that have no time or place and are counted as ORPHANS.
 HIGH, LAPS, LOW, ROW, BASE, POLARITY, ORPHANS, FOREIGN = range(8)
 UNKNOWN = -1
 START = (UNKNOWN, 0, 0, UNKNOWN, UNKNOWN, 0, 0, 0)
@@ -19,31 +19,31 @@ WORD: dict[str, np.dtype] = {"EVT2": np.dtype("<u4"), "EVT2.1": np.dtype("<u8"),
 
 
 class Decoder:
-    """Words in, events out; time, row and vector base run on from call to call."""
+    """Words in, events out; time, row and vector base are kept from call to call."""
 
     def __init__(self, encoding: str, state: tuple[int, ...] = START, swapped: bool = False) -> None:
-        """`swapped`: EVT2.1 as the IMX636 sends it, the upper 32 bits first."""
+        """`swapped`: upper 32 bits of each EVT2.1 word first, as the IMX636 sends them."""
         if encoding not in WORD:
             raise InputError(f"encoding {encoding!r} can't be decoded; expected one of {', '.join(WORD)}")
         self.encoding = encoding
         self.swapped = swapped
         self._state = np.array(state, np.int64)
-        self._scratch: Columns = _columns(0)
+        self._scratch: EventColumns = new_columns(0)
 
     @property
     def state(self) -> tuple[int, ...]:
-        """With which a new decoder goes on at the next word."""
+        """State from which a new decoder can continue at the next word."""
         return tuple(int(number) for number in self._state)
 
-    def decode(self, words: np.ndarray) -> Columns:
-        """Times in microseconds, columns, rows and polarities of all events in the words."""
-        if self.encoding == "EVT2":  # nearly every word is an event: written where they stay
-            columns = _columns(len(words))
+    def decode(self, words: np.ndarray) -> EventColumns:
+        """All events in the words: t in microseconds, x, y, p."""
+        if self.encoding == "EVT2":  # nearly every word is an event: decoded in place, without a copy
+            columns = new_columns(len(words))
             n = _decode_evt2(words, self._state, *columns)
             return columns[0][:n], columns[1][:n], columns[2][:n], columns[3][:n]
         most = len(words) * (12 if self.encoding == "EVT3" else 32)
         if len(self._scratch[0]) < most:
-            self._scratch = _columns(most)
+            self._scratch = new_columns(most)
         if self.encoding == "EVT3":
             n = _decode_evt3(words, self._state, *self._scratch)
         else:
@@ -52,20 +52,16 @@ class Decoder:
         return t, x, y, p
 
 
-def _columns(n: int) -> Columns:
-    return np.empty(n, np.int64), np.empty(n, np.uint16), np.empty(n, np.uint16), np.empty(n, np.bool_)
-
-
 @compiled
 def _lap(high, new, half):
-    """1 if the clock has started again: it went back by more than half its range (less is disorder, passed on as it is)."""
-    return 1 if high - new > half else 0  # never from UNKNOWN, which is below every time
+    """1 if the clock has overflowed: it went back by more than half its range (a smaller step is disorder and passed on)."""
+    return 1 if high - new > half else 0  # never true for UNKNOWN, which is below every time
 
 
-# In all three loops n is unsigned: numba need not test it for Python's negative indices, which made EVT3 1.5 times as fast.
+# n is unsigned in all three loops, so that numba omits the check for negative indices: EVT3 became 1.5 times as fast.
 _ONE = np.uint64(1)
-# EVT3 words that change no more than row and low time, in one branch: their order is what no predictor guesses.
-_PLAIN = sum(1 << kind for kind in (0x0, 0x2, 0x6, 0x7, 0x9, 0xA, 0xE, 0xF))  # 7, E, F: vendors' data; 9: padding; A: triggers
+# EVT3 words that change at most row and low time share one branch: their order is unpredictable, and each misprediction costs.
+_PLAIN = sum(1 << kind for kind in (0x0, 0x2, 0x6, 0x7, 0x9, 0xA, 0xE, 0xF))  # 7, E, F: vendor data; 9: padding; A: triggers
 _FIRST_LANE = np.array([(bits & -bits).bit_length() - 1 for bits in range(1 << 12)], np.int64)
 
 
@@ -132,14 +128,14 @@ def _decode_evt2(words, state, t, x, y, p):
             high = word & 0xFFFFFFF
             start = (laps << 28) + high << 6
         else:
-            foreign += kind != 0xA and kind < 0xE  # triggers and vendors' data
+            foreign += kind != 0xA and kind < 0xE  # triggers and vendor data
     state[HIGH], state[LAPS], state[ORPHANS], state[FOREIGN] = high, laps, orphans, foreign
     return n
 
 
 @compiled
 def _decode_evt21(halves, first, state, t, x, y, p):
-    """`halves` (words, 2): 32 bits each; `first` = which of them holds kind, time and place, the other one the valid bits."""
+    """`halves` (words, 2): 32 bits each; half `first` holds kind, time and position, the other one the valid bits."""
     high, laps, orphans, foreign = state[HIGH], state[LAPS], state[ORPHANS], state[FOREIGN]
     start = (laps << 28) + high << 6
     n = np.uint64(0)

@@ -1,4 +1,4 @@
-"""HDF5: DSEC, RVT's `_td.dat.h5`, Prophesee (with its ECF compression), and files that call their columns x, y, t, p or xs, ys, ts, ps."""
+"""HDF5 files of DSEC, RVT (`_td.dat.h5`), Prophesee (with ECF compression), and others with columns x, y, t, p or xs, ys, ts, ps."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import ClassVar
 
 import h5py
-import hdf5plugin  # noqa: F401  makes blosc, zstd, lz4 known to HDF5
+import hdf5plugin  # noqa: F401  registers blosc, zstd, lz4 with HDF5
 import numpy as np
 
 from saccade.events import ecf
 from saccade.events.hdf5_layout import check_heaps, find_layout
-from saccade.events.reader import CHUNK, ArrayReader
+from saccade.events.reader import CHUNK, ArrayReader, EventColumns
 from saccade.machine import compiled
 from saccade.types import Events, InputError
 
-# What h5py raises on damaged files, by reading its issues and by fuzzing.
+# What h5py raises on damaged files, as found in its issues and by fuzzing.
 H5PY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError, IndexError, AttributeError, SystemError)
 
 
 class Hdf5Reader(ArrayReader):
-    """Columns are read as slices; HDF5 keeps the chunk that a slice ends in, so that none is decompressed twice."""
+    """Columns are read as slices; HDF5 caches the chunk in which a slice ends, so that none is decompressed twice."""
 
     format: ClassVar[str] = "HDF5"
 
@@ -38,7 +38,7 @@ class Hdf5Reader(ArrayReader):
             for text in self._layout.notes:
                 self.note(text)
             self._block = self._block_size()
-            self._first_times: dict[int, int] = {}  # of blocks, for bisection
+            self._first_times: dict[int, int] = {}  # of blocks that bisection has looked at
             self._ms_to_idx = self._load_ms_to_idx()
             if not (width and height):
                 self.width, self.height = self._layout.size or self._inferred_size()
@@ -78,7 +78,7 @@ class Hdf5Reader(ArrayReader):
         return self._first_times[block]
 
     def _by_millisecond(self, time_us: int) -> int | None:
-        """By DSEC's table (the first event of every millisecond), or None if the table is wrong there."""
+        """Look up DSEC's table ms_to_idx (the first event of every millisecond); None if it contradicts the times."""
         assert self._ms_to_idx is not None
         millisecond = (time_us - self._layout.offset_us) // 1000
         if millisecond < 0 or millisecond >= len(self._ms_to_idx):
@@ -92,7 +92,7 @@ class Hdf5Reader(ArrayReader):
             return None
         times = self._times(begin, end)
         found = begin + int(np.searchsorted(times, time_us))
-        early = found > begin or begin == 0  # an earlier event was seen, or there is none
+        early = found > begin or begin == 0  # an event before `found` was seen, or there is none
         late = found < end or end == self._count
         return found if early and late else None
 
@@ -126,14 +126,14 @@ class Hdf5Reader(ArrayReader):
             raise InputError(f"{self.path}: {name} lies between {values.min()} and {values.max()}; expected 0 to 65535")
         return values.astype(np.uint16)
 
-    def _open_columns(self) -> "_Separate | _Whole | _EcfChunks":
+    def _open_columns(self) -> "_SeparateColumns | _RecordColumns | _EcfChunks":
         whole = self._layout.whole
         if whole is None:
-            return _Separate({name: _with_cache(dataset) for name, dataset in self._layout.datasets.items()})
+            return _SeparateColumns({name: _with_cache(dataset) for name, dataset in self._layout.datasets.items()})
         pipeline = whole.id.get_create_plist()
         filters = [pipeline.get_filter(k)[0] for k in range(pipeline.get_nfilters())]
         if ecf.FILTER not in filters or h5py.h5z.filter_avail(ecf.FILTER):
-            return _Whole(_with_cache(whole), self._layout.fields)
+            return _RecordColumns(_with_cache(whole), self._layout.fields)
         if filters != [ecf.FILTER] or whole.chunks is None:
             raise InputError(
                 f"{whole.name} combines ECF with other filters; install Prophesee's codec (hdf5_ecf) and set HDF5_PLUGIN_PATH to it"
@@ -177,7 +177,7 @@ class Hdf5Reader(ArrayReader):
 
 
 def _with_cache(dataset: h5py.Dataset) -> h5py.Dataset:
-    """The same data set with room for two chunks, so that the one in which a slice ends is still there for the next slice."""
+    """The same data set with a cache of two chunks, so that the one in which a slice ends is still there for the next slice."""
     room = dataset.file.id.get_access_plist().get_cache()[2]
     if not dataset.chunks or 2 * dataset.chunks[0] * dataset.dtype.itemsize <= room:
         return dataset
@@ -188,12 +188,12 @@ def _with_cache(dataset: h5py.Dataset) -> h5py.Dataset:
 
 @compiled
 def _add(t, offset, out):
-    for i in range(len(t)):  # 2.5 times as fast as numpy, which casts and adds in small pieces
+    for i in range(len(t)):  # 2.5 times as fast as numpy, which casts in a small buffer
         out[i] = np.int64(t[i]) + offset
 
 
 def _to_bool(p: np.ndarray) -> np.ndarray:
-    """Brighter is 1 (or more); darker is 0, -1 or False."""
+    """True for positive polarity; 0, -1 and False are negative."""
     if p.dtype == np.bool_:
         return p
     if p.dtype == np.uint8 and (len(p) == 0 or p.max() <= 1):
@@ -201,7 +201,7 @@ def _to_bool(p: np.ndarray) -> np.ndarray:
     return p > 0
 
 
-class _Separate:
+class _SeparateColumns:
     """One data set per column."""
 
     def __init__(self, datasets: dict[str, h5py.Dataset]) -> None:
@@ -214,8 +214,8 @@ class _Separate:
         return [self._datasets[name][first:last] for name in "txyp"]
 
 
-class _Whole:
-    """One data set whose records have the columns as fields."""
+class _RecordColumns:
+    """One data set of records with the columns as fields."""
 
     def __init__(self, dataset: h5py.Dataset, fields: dict[str, str]) -> None:
         self._dataset = dataset
@@ -230,13 +230,13 @@ class _Whole:
 
 
 class _EcfChunks:
-    """Chunks that HDF5 can't decode, taken as they are stored and decoded by us."""
+    """Chunks for which HDF5 has no codec: read as stored and decoded by ecf.py."""
 
     def __init__(self, dataset: h5py.Dataset, fields: dict[str, str]) -> None:
         self._dataset = dataset
         self._fields = fields
         self._length = dataset.chunks[0]
-        self._kept: tuple[int, ecf.Columns] | None = None
+        self._kept: tuple[int, EventColumns] | None = None
 
     def times(self, first: int, last: int) -> np.ndarray:
         return self.load(first, last)[0]
@@ -247,7 +247,7 @@ class _EcfChunks:
         cut = slice(first - begin * self._length, last - begin * self._length)
         return [np.concatenate(column)[cut] if len(column) > 1 else column[0][cut].copy() for column in zip(*parts, strict=True)]
 
-    def _chunk(self, number: int) -> ecf.Columns:
+    def _chunk(self, number: int) -> EventColumns:
         if self._kept is None or self._kept[0] != number:
             skipped, data = self._dataset.id.read_direct_chunk((number * self._length,))
             if skipped:  # ECF is an optional filter: a chunk that it couldn't encode is stored as it is

@@ -1,4 +1,4 @@
-"""Which data sets of an HDF5 file are the events, in which unit of time, of which sensor. Notes say what was guessed."""
+"""Find the events in an HDF5 file: data sets, unit of time, sensor size; with a note for each that was inferred."""
 
 import re
 from dataclasses import dataclass, field
@@ -19,14 +19,13 @@ NAMES = {
 }
 UNITS = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}  # microseconds each
 SPELLINGS = {"µs": "us", "nanoseconds": "ns", "microseconds": "us", "milliseconds": "ms", "sec": "s", "seconds": "s"}
-LARGEST_CHUNK = 1 << 28  # bytes; a chunk is decoded as a whole, so a larger one is refused instead of filling the memory
-
-HEAPS_WITHIN = 1 << 20  # bytes from both ends
+LARGEST_CHUNK = 1 << 28  # bytes; chunks are decoded as a whole, so the memory for a larger one is refused
+HEAPS_WITHIN = 1 << 20  # bytes at both ends of the file
 
 
 @dataclass
-class Layout:
-    """Where the columns are; `whole` if they are fields of one data set."""
+class Hdf5Layout:
+    """Data sets of the columns; `whole` if they are fields of one data set."""
 
     datasets: dict[str, h5py.Dataset]  # of t, x, y, p
     fields: dict[str, str]  # their names inside the data set, if it is whole
@@ -39,9 +38,9 @@ class Layout:
 
 
 def check_heaps(path: Path) -> None:
-    """Refuse a heap of texts that makes HDF5 2.0 run for ever: a free part of size 0, from which its walk never gets on (found by fuzzing).
+    """Refuse a global heap with a free object of size 0, on which HDF5 2.0 loops for ever (found by fuzzing).
 
-    Texts of attributes are written when a file is begun or closed, so the first and last megabyte are looked at, not gigabytes.
+    Strings of attributes are written when a file is created or closed, so it is enough to look at the first and last megabyte.
     """
     with path.open("rb") as file:
         start = file.read(HEAPS_WITHIN)
@@ -57,7 +56,7 @@ def check_heaps(path: Path) -> None:
                     at += size if index == 0 else 16 + -(-size // 8) * 8
 
 
-def find_layout(file: h5py.File, time_unit: str | None) -> Layout:
+def find_layout(file: h5py.File, time_unit: str | None) -> Hdf5Layout:
     found = [(place, layout) for place in PLACES if (layout := _layout_at(file, place)) is not None]
     if not found:
         present = ", ".join(list(file)[:10]) or "nothing"
@@ -84,27 +83,27 @@ def find_layout(file: h5py.File, time_unit: str | None) -> Layout:
     return layout
 
 
-def _layout_at(file: h5py.File, place: str) -> Layout | None:
-    # get() answers None for what isn't there, but raises on broken links, which the reader turns into InputError.
+def _layout_at(file: h5py.File, place: str) -> Hdf5Layout | None:
+    # get() returns None for what isn't there, but raises for broken links; the reader turns that into InputError.
     node = file.get(place) if place else file
     if isinstance(node, h5py.Dataset):
         fields = _match(node.dtype.names or ())
-        return Layout(dict.fromkeys("txyp", node), fields, node) if fields else None
+        return Hdf5Layout(dict.fromkeys("txyp", node), fields, node) if fields else None
     if isinstance(node, h5py.Group):
         names = _match(tuple(node))
         datasets = {column: node[name] for column, name in names.items()}
         if names and all(isinstance(dataset, h5py.Dataset) for dataset in datasets.values()):
-            return Layout(datasets, {}, None)
+            return Hdf5Layout(datasets, {}, None)
     return None
 
 
 def _match(present: tuple[str, ...]) -> dict[str, str]:
-    """Names of t, x, y, p among those present; empty if one is missing."""
+    """The names of t, x, y, p among those present; empty if one is missing."""
     names = {column: next((name for name in spellings if name in present), "") for column, spellings in NAMES.items()}
     return names if all(names.values()) else {}
 
 
-def _check(name: str, dataset: h5py.Dataset, layout: Layout) -> None:
+def _check(name: str, dataset: h5py.Dataset, layout: Hdf5Layout) -> None:
     if dataset.ndim != 1:
         raise InputError(f"{dataset.name} has shape {dataset.shape}; expected a list of events")
     kind = (dataset.dtype[layout.fields[name]] if layout.fields else dataset.dtype).kind
@@ -117,7 +116,7 @@ def _check(name: str, dataset: h5py.Dataset, layout: Layout) -> None:
         )
     if dataset.chunks and dataset.chunks[0] * dataset.dtype.itemsize > LARGEST_CHUNK:
         raise InputError(f"{dataset.name} has chunks of {dataset.chunks[0]} values; expected at most {LARGEST_CHUNK >> 20} MB a chunk")
-    # A chunk that was never written reads as zeros: say so instead of inventing events.
+    # A chunk that was never written would read as zeros.
     written = dataset.id.get_num_chunks() if dataset.chunks else None
     if written is not None and written != -(-len(dataset) // dataset.chunks[0]):
         raise InputError(f"{dataset.name} has {written} of {-(-len(dataset) // dataset.chunks[0])} chunks; the recording wasn't finished")
@@ -126,7 +125,7 @@ def _check(name: str, dataset: h5py.Dataset, layout: Layout) -> None:
 
 
 def _number(homes: tuple[h5py.Group, ...], name: str) -> int | None:
-    """A scalar stored as data set or attribute."""
+    """A number stored as data set or attribute, as int."""
     for home in homes:
         value: Any = home.attrs.get(name)
         if value is None and isinstance(home.get(name), h5py.Dataset) and home[name].size == 1:
@@ -137,7 +136,7 @@ def _number(homes: tuple[h5py.Group, ...], name: str) -> int | None:
     return None
 
 
-def _stated_size(homes: tuple[h5py.Group, ...], layout: Layout) -> tuple[int, int] | None:
+def _stated_size(homes: tuple[h5py.Group, ...], layout: Hdf5Layout) -> tuple[int, int] | None:
     width, height = _number(homes, "width"), _number(homes, "height")
     if width is not None and height is not None and 0 < width <= 65_536 and 0 < height <= 65_536:
         return width, height
@@ -160,7 +159,7 @@ def _stated_size(homes: tuple[h5py.Group, ...], layout: Layout) -> tuple[int, in
     return None
 
 
-def _set_unit(layout: Layout, place: str, time_unit: str | None) -> None:
+def _set_unit(layout: Hdf5Layout, place: str, time_unit: str | None) -> None:
     dataset = layout.datasets["t"]
     kind = dataset.dtype[layout.fields["t"]] if layout.fields else dataset.dtype
     if kind == np.dtype("f4"):

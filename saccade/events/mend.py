@@ -1,4 +1,4 @@
-"""What `saccade convert` can mend: order, duplicates, events outside the sensor, the start. Chunks in, chunks out, bounded memory."""
+"""Repairs of `saccade convert`: sort, drop duplicates, clip to the sensor, start at zero. Chunks in, chunks out, in bounded memory."""
 
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -12,24 +12,24 @@ from saccade.files import explain_full_disk, read_exactly, scratch_file
 from saccade.machine import compiled
 from saccade.types import Events, InputError
 
-RUN = 1 << 22  # events sorted at once: 64 MB, and as much again in order
-MOST_PIXELS = 1 << 25  # half a gigabyte, at 16 bytes a pixel
+RUN = 1 << 22  # events sorted at once: 64 MB, and as much again for the sorted copy
+MOST_PIXELS = 1 << 25  # of a sensor: tables take 16 bytes a pixel, half a gigabyte
 ROW = np.dtype([("t", "<i8"), ("x", "<u2"), ("y", "<u2"), ("p", "?")], align=True)
 NEVER = np.iinfo(np.int64).min  # no event has this time
 
 
 @dataclass
 class Mended:
-    """What was done, complete once the chunks have been read to the end."""
+    """What was repaired; complete when the chunks have been read to the end."""
 
-    late: int = 0  # events that came after one of a later time, and were moved
+    late: int = 0  # events that came after one with a later time, and were moved
     duplicates: int = 0  # removed
     outside: int = 0  # removed
     shift_us: int = 0  # subtracted from every time
 
 
 def clip_to_sensor(chunks: Iterable[Events], mended: Mended) -> Iterator[Events]:
-    """Without the events outside the sensor."""
+    """Remove events outside the sensor."""
     for events in chunks:
         inside = (events.x < events.width) & (events.y < events.height)
         mended.outside += len(events) - int(np.count_nonzero(inside))
@@ -38,9 +38,9 @@ def clip_to_sensor(chunks: Iterable[Events], mended: Mended) -> Iterator[Events]
 
 
 def drop_duplicates(chunks: Iterable[Events], mended: Mended) -> Iterator[Events]:
-    """Of events with the same time, pixel and polarity only the first.
+    """Keep only the first of events with the same time, pixel and polarity.
 
-    An event is compared with the one before it of its pixel and polarity, so all duplicates are found where times don't run backwards
+    An event is compared with the previous one of its pixel and polarity, so all duplicates are found if times don't run backwards
     (sort first). Events outside the sensor are passed on.
     """
     last_us = np.zeros(0, np.int64)
@@ -56,7 +56,7 @@ def drop_duplicates(chunks: Iterable[Events], mended: Mended) -> Iterator[Events
 
 
 def start_at_zero(chunks: Iterable[Events], mended: Mended) -> Iterator[Events]:
-    """Times relative to the first event's (sort first if times run backwards: an earlier event would get a negative time)."""
+    """Subtract the first event's time (sort first if times run backwards, or earlier events get negative times)."""
     begun = False
     for events in chunks:
         if not begun and len(events):
@@ -65,16 +65,16 @@ def start_at_zero(chunks: Iterable[Events], mended: Mended) -> Iterator[Events]:
 
 
 def check_table(width: int, height: int) -> None:
-    """Refuse a sensor for which a table of all pixels would fill the memory: no camera has it, a damaged header may state it."""
+    """Refuse a sensor whose pixel table would fill the memory; no camera is so large, but a damaged header may state it."""
     if width * height > MOST_PIXELS:
         raise InputError(f"a sensor of {width} x {height} pixels is larger than any; state the true size with --width and --height")
 
 
 def sort(chunks: Iterable[Events], mended: Mended, *, run: int = RUN, folder: Path | None = None) -> Iterator[Events]:
-    """By time; events of equal time keep their order, as with numpy.argsort(kind="stable") of the whole recording.
+    """Sort by time; events of equal time keep their order, as with numpy.argsort(kind="stable") of the whole recording.
 
-    Pieces of `run` events are sorted in memory and written one after the other to a scratch file (in `folder`, by default that for
-    temporary files; it takes 16 bytes an event), then merged.
+    External merge sort: runs of `run` events are sorted in memory, written to a scratch file (in `folder`, by default that for temporary
+    files; 16 bytes an event), then merged.
     """
     where = folder or tempfile.gettempdir()
     latest_us, size, lengths = NEVER, (0, 0), []
@@ -119,8 +119,8 @@ def _in_order(rows: np.ndarray) -> np.ndarray:
 def _merge(file: IO[bytes], lengths: list[int], block: int) -> Iterator[np.ndarray]:
     """Merge sorted runs that lie one after the other in the file, holding about `block` rows of each.
 
-    Of all runs' loaded blocks, the one that ends first (by time, then by number of the run) bounds what can be given out: everything
-    up to there is loaded. Its own run is given out to the end of its block, so each round makes progress, even if all times are equal.
+    Of the loaded blocks, the one that ends first (by time, then by number of its run) bounds what can be returned: everything up to there
+    is loaded. Its own run is returned to the end of its block, so each round makes progress, even if all times are equal.
     """
     ends = np.cumsum(lengths)
     place = [int(end) - length for end, length in zip(ends, lengths, strict=True)]
@@ -150,7 +150,7 @@ def _load(file: IO[bytes], first: int, count: int) -> np.ndarray:
 
 @compiled
 def _first_of_each(t, x, y, p, last_us, width, height, keep):
-    """Mark what isn't a repetition of the last event of its pixel and polarity; returns how many those are."""
+    """Mark events that don't repeat the previous one of their pixel and polarity; returns their number."""
     kept = 0
     for i in range(len(t)):
         keep[i] = True

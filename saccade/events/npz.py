@@ -1,29 +1,70 @@
-"""npz: the columns t, x, y, p, or one array of events, as numpy.savez and numpy.savez_compressed write them."""
+"""npz files of numpy.savez and numpy.savez_compressed: arrays t, x, y, p, or one array of events; read in pieces.
+
+By hand: numpy.load reads and decompresses whole arrays into memory.
+"""
 
 import lzma
+import shutil
 import struct
+import tempfile
+import tokenize
 import zipfile
 import zlib
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from math import prod
 from pathlib import Path
 from typing import IO, ClassVar, NoReturn
 
 import numpy as np
 
-from saccade.events.columns import LATEST_US, MICROSECONDS_EXPONENT, check_unit, infer_columns, infer_unit, parse_columns, roles_of
-from saccade.events.npz_arrays import Array, Column, columns_of, read_header
+from saccade.events.columns import LATEST_US, MICROSECONDS_EXPONENT, SAMPLE, check_unit, infer_columns, infer_unit, parse_columns, roles_of
 from saccade.events.reader import CHUNK, ArrayReader
-from saccade.files import check_readable
+from saccade.files import check_readable, explain_full_disk, read_exactly, scratch_file
 from saccade.types import Events, InputError
 
-SAMPLE = 1 << 12  # events by which columns and unit are inferred
-BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError, struct.error, lzma.LZMAError)
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError, RuntimeError)
+COPY = 1 << 20  # bytes decompressed at once
+HEADER_ERRORS = (ValueError, SyntaxError, TypeError, KeyError, EOFError, OverflowError, RecursionError, MemoryError, tokenize.TokenError)
+
+
+@dataclass(frozen=True)
+class StoredColumn:
+    """Numbers at a constant stride in a file: an array, or one column or field of it."""
+
+    file: IO[bytes]
+    first: int  # position of the first number
+    stride: int
+    dtype: np.dtype
+    count: int
+
+    def read(self, first: int, last: int) -> np.ndarray:
+        span = (last - first - 1) * self.stride + self.dtype.itemsize if last > first else 0
+        buffer = bytearray(span)
+        if not read_exactly(self.file, memoryview(buffer), self.first + first * self.stride):
+            raise InputError(f"{self.file.name}: became shorter while it was read; expected {self.count} events")
+        return np.ndarray((last - first,), self.dtype, buffer, strides=(self.stride,))
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """Header of an array in the zip file. `_columns_of` gives access to its numbers."""
+
+    member: zipfile.ZipInfo
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    fortran: bool
+    header: int  # bytes before the first number
+
+    @property
+    def is_table(self) -> bool:
+        return len(self.shape) == (2 if self.dtype.names is None else 1)
 
 
 class NpzReader(ArrayReader):
-    """Reads by position: a plain array straight from the file, a compressed one from a scratch file to which opening unpacks it.
+    """Reads plain arrays from the file itself, compressed ones from a scratch file into which they are decompressed on opening.
 
-    So memory stays bounded, and a compressed recording needs room for itself, unpacked, in the folder for temporary files (TMPDIR).
+    Memory stays bounded; a compressed recording needs room for its decompressed size in the folder for temporary files (TMPDIR).
     """
 
     format: ClassVar[str] = "npz"
@@ -51,7 +92,7 @@ class NpzReader(ArrayReader):
                 }
                 short = {name.split("/")[-1]: name for name in members}
                 names = short if len(short) == len(members) else {name: name for name in members}  # "events/t" is t, if there is one t
-                arrays = {name: read_header(archive, members[place]) for name, place in names.items()}
+                arrays = {name: _read_header(archive, members[place]) for name, place in names.items()}
                 self._columns = self._choose(archive, arrays, order)
                 stated = self._stated_size(archive, arrays)
             self._check_columns()
@@ -60,7 +101,7 @@ class NpzReader(ArrayReader):
         except InputError:
             self.close()
             raise
-        except BROKEN as error:
+        except ZIP_ERRORS as error:
             self.close()
             raise InputError(f"{path}: damaged or no npz file ({error}); write it again with numpy.savez") from error
 
@@ -85,7 +126,7 @@ class NpzReader(ArrayReader):
             file.close()
 
     def _times(self, first: int, last: int) -> np.ndarray:
-        """Microseconds, rounded half to even; refuses what is no time."""
+        """Microseconds, rounded half to even; InputError for NaN and times out of range."""
         values = self._columns["t"].read(first, last)
         if values.dtype.kind == "f":
             values = values.astype(np.float64)
@@ -117,22 +158,22 @@ class NpzReader(ArrayReader):
         i = int(np.flatnonzero(wrong)[0])
         raise InputError(f"{self.path}: {name} of event {first + i} is {values[i]}; expected {expected}")
 
-    def _choose(self, archive: zipfile.ZipFile, arrays: dict[str, Array], order: tuple[str, ...] | None) -> dict[str, Column]:
-        """The columns of t, x, y, p: arrays of these names, else the one table, else arrays without names ("arr_0")."""
+    def _choose(self, archive: zipfile.ZipFile, arrays: dict[str, StoredArray], order: tuple[str, ...] | None) -> dict[str, StoredColumn]:
+        """The columns t, x, y, p: arrays of these names, else the only table, else unnamed arrays ("arr_0")."""
         named = roles_of(list(arrays))
         tables = {name: array for name, array in arrays.items() if array.is_table}
         if named is None and len(tables) > 1:
             tables = {name: array for name, array in tables.items() if name == "events"}
         if named is None and len(tables) == 1:
             table = next(iter(tables.values()))
-            found = columns_of(archive, table, self._scratch)
+            found = _columns_of(archive, table, self._scratch)
             named = roles_of(table.dtype.names or ())
         else:
             chosen = arrays if named else {name: array for name, array in sorted(arrays.items()) if name.startswith("arr_")}
             flat = {name: array for name, array in chosen.items() if not named or named[0][list(arrays).index(name)] != "_"}
             if not flat or any(len(array.shape) != 1 for array in flat.values()):
                 raise InputError(f"{self.path}: holds {_list(arrays)}; expected arrays t, x, y, p, or an array 'events' with four columns")
-            found = [columns_of(archive, array, self._scratch)[0] for array in flat.values()]
+            found = [_columns_of(archive, array, self._scratch)[0] for array in flat.values()]
             named = (tuple(role for role in named[0] if role != "_"), named[1]) if named else None
         if named:
             if order and order != named[0]:
@@ -145,10 +186,9 @@ class NpzReader(ArrayReader):
             )
         return {role: column for role, column in zip(order, found, strict=True) if role != "_"}
 
-    def _infer_order(self, found: list[Column]) -> tuple[str, ...]:
-        order = infer_columns([_sample(column) for column in found], str(self.path))
-        text = " ".join(order)
-        self.note(f"the columns have no names; by their values they are taken for '{text}' (state columns='{text}')")
+    def _infer_order(self, found: list[StoredColumn]) -> tuple[str, ...]:
+        order, note = infer_columns([_sample(column) for column in found], str(self.path))
+        self.note(note)
         return order
 
     def _check_columns(self) -> None:
@@ -163,18 +203,18 @@ class NpzReader(ArrayReader):
 
     def _find_unit(self) -> None:
         if not self._unit and self.count:
-            self._unit, why = infer_unit(_sample(self._columns["t"]), str(self.path))
-            self.note(f"the unit of time isn't stated; {why} are taken for '{self._unit}' (state time_unit='{self._unit}')")
+            self._unit, note = infer_unit(_sample(self._columns["t"]), str(self.path))
+            self.note(note)
         self._unit = self._unit or "us"
 
-    def _stated_size(self, archive: zipfile.ZipFile, arrays: dict[str, Array]) -> tuple[int, int]:
-        """(width, height) as two numbers or as sensor_size says; (0, 0) if neither is there. Also the unit, if our writer left one."""
+    def _stated_size(self, archive: zipfile.ZipFile, arrays: dict[str, StoredArray]) -> tuple[int, int]:
+        """(width, height) from these two arrays or from sensor_size, else (0, 0). Also sets the unit, if there is a time_unit."""
         unit = arrays.get("time_unit")
         if unit and unit.dtype.kind == "U" and unit.shape == () and not self._unit:
-            self._unit = check_unit(str(columns_of(archive, unit, self._scratch)[0].read(0, 1)[0]))
+            self._unit = check_unit(str(_columns_of(archive, unit, self._scratch)[0].read(0, 1)[0]))
         names = ("width", "height") if "width" in arrays or "height" in arrays else ("sensor_size",)
         columns = [
-            columns_of(archive, arrays[name], self._scratch)[0] for name in names if name in arrays and arrays[name].dtype.kind in "iu"
+            _columns_of(archive, arrays[name], self._scratch)[0] for name in names if name in arrays and arrays[name].dtype.kind in "iu"
         ]
         numbers = [int(value) for column in columns for value in column.read(0, min(column.count, 3 - len(names)))]
         if len(numbers) < 2 or not all(0 < number <= 0x10000 for number in numbers[:2]):
@@ -199,14 +239,74 @@ class NpzReader(ArrayReader):
         self.note(f"the file doesn't state the sensor; {self.width} x {self.height} is the extent of the events (state width and height)")
 
 
-def _sample(column: Column) -> list[Decimal]:
-    """The first values as they print, so that 0.1 is one tenth; what isn't finite is refused later, with its row."""
+def _sample(column: StoredColumn) -> list[Decimal]:
+    """The first values as they print, so that 0.1 is one tenth. NaN and infinity are skipped here; `load` reports them with their row."""
     values = column.read(0, min(SAMPLE, column.count))
     if values.dtype.kind not in "biuf":
         return []
     return [Decimal(int(value)) if values.dtype.kind in "biu" else Decimal(str(value)) for value in values if np.isfinite(value)]
 
 
-def _list(arrays: dict[str, Array]) -> str:
+def _list(arrays: dict[str, StoredArray]) -> str:
     names = sorted(arrays)
     return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") if names else "no arrays"
+
+
+def _read_header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> StoredArray:
+    """Read dtype and shape and check them against the member's size. Pickled objects are refused."""
+    where = f"{archive.filename}: array {member.filename!r}"
+    with archive.open(member) as stream:
+        try:
+            version = np.lib.format.read_magic(stream)
+            reader = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+            shape, fortran, dtype = reader(stream)
+        except HEADER_ERRORS as error:
+            raise InputError(f"{where} has an unreadable header ({error}); write it again with numpy.savez") from error
+        header = stream.tell()
+    if dtype.hasobject:
+        raise InputError(f"{where} holds pickled objects, which could run code; save plain numbers instead")
+    if min(shape, default=0) < 0 or member.file_size - header != prod(shape) * dtype.itemsize or dtype.itemsize == 0:
+        raise InputError(f"{where} is {member.file_size - header} bytes long, but its header says {shape} of {dtype}; it is damaged")
+    return StoredArray(member, dtype, shape, fortran, header)
+
+
+def _columns_of(archive: zipfile.ZipFile, array: StoredArray, scratch: list[IO[bytes]]) -> list[StoredColumn]:
+    """The columns of a table, the fields of a structured array, or the one column of a plain array."""
+    file, first = _place(archive, array, scratch)
+    count = array.shape[0] if array.shape else 1
+    whole = StoredColumn(file, first, array.dtype.itemsize, array.dtype, count)
+    if array.dtype.names:
+        fields = [array.dtype.fields[name] for name in array.dtype.names] if array.dtype.fields else []
+        return [replace(whole, first=first + field[1], dtype=field[0]) for field in fields]
+    if len(array.shape) < 2:
+        return [whole]
+    step = array.dtype.itemsize
+    if array.fortran:
+        return [replace(whole, first=first + i * count * step) for i in range(array.shape[1])]
+    return [replace(whole, first=first + i * step, stride=array.shape[1] * step) for i in range(array.shape[1])]
+
+
+def _place(archive: zipfile.ZipFile, array: StoredArray, scratch: list[IO[bytes]]) -> tuple[IO[bytes], int]:
+    """(file, position of the first number), after decompression if needed."""
+    member = array.member
+    file = archive.fp
+    assert file is not None
+    if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
+        # The local header may have other extra fields than the central directory, so its length must be read there.
+        local = bytearray(30)
+        if not read_exactly(file, memoryview(local), member.header_offset):
+            raise InputError(f"{archive.filename}: cut off before {member.filename!r}; copy the file again")
+        name_length, extra_length = struct.unpack("<HH", local[26:30])
+        return file, member.header_offset + 30 + name_length + extra_length + array.header
+    folder = tempfile.gettempdir()
+    size = member.file_size - array.header
+    advice = f"{archive.filename} unpacks {member.filename!r} there; make room or set TMPDIR to a larger folder"
+    if shutil.disk_usage(folder).free < size:
+        raise InputError(f"{folder}: too little room for {size >> 20} MB: {advice}")
+    unpacked = scratch_file()
+    scratch.append(unpacked)
+    with explain_full_disk(folder, advice), archive.open(member) as stream:
+        stream.read(array.header)
+        shutil.copyfileobj(stream, unpacked, COPY)
+        unpacked.flush()
+    return unpacked, 0

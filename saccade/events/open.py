@@ -1,23 +1,30 @@
-"""One call for every recording: the format is recognised by the file's first bytes, never by its name alone."""
+"""Open any recording; the format is recognised by the file's first bytes, never by its name alone."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 from saccade.events.aedat4 import Aedat4Reader
-from saccade.events.dat import DatReader
+from saccade.events.es import EsReader
 from saccade.events.hdf5 import Hdf5Reader
 from saccade.events.mend import MOST_PIXELS
 from saccade.events.npz import NpzReader
-from saccade.events.prophesee import read_header
-from saccade.events.raw import RawReader
+from saccade.events.prophesee import DatReader, RawReader, read_header
 from saccade.events.reader import Reader
 from saccade.events.ros import RosReader
 from saccade.events.text import TextReader
 from saccade.files import check_readable
 from saccade.types import InputError
 
-# Formats we can name but not read: (first bytes, what it is, what to do).
-KNOWN = (
+MAGIC = {
+    b"\x89HDF": "hdf5",
+    b"#!AER-DAT4": "aedat4",
+    b"Event Stream": "es",
+    b"#ROSBAG": "ros",
+    b"\x89MCAP": "ros",
+    b"PK": "npz",
+}
+# Formats that are recognised but not read: (first bytes, name, what to do).
+UNSUPPORTED = (
     (b"\xfd7zXZ", "xz-compressed", "unpack it first: `xz --decompress --keep {path}`"),
     (b"\x1f\x8b", "gzip-compressed", "unpack it first: `gzip --decompress --keep {path}`"),
     (b"BZh", "bzip2-compressed", "unpack it first: `bzip2 --decompress --keep {path}`"),
@@ -26,7 +33,6 @@ KNOWN = (
     (b"Rar!", "a RAR archive", "unpack it first"),
     (b"#!AER-DAT2", "AEDAT 2", "convert it to AEDAT 4 with iniVation's DV"),
     (b"#!AER-DAT3", "AEDAT 3", "convert it to AEDAT 4 with iniVation's DV"),
-    (b"Event Stream", "an Event Stream (.es) file", "convert it to csv or HDF5 with its own tools"),
     (b"SQLite format 3", "a ROS 2 bag in the old .db3 storage", "convert it: `ros2 bag convert` to the mcap storage"),
 )
 
@@ -43,29 +49,30 @@ def open_events(
 ) -> Reader:
     """Open any event recording; close it by `with` or `.close()`.
 
-    width, height: the sensor, where the file doesn't state it (or states it wrong).
+    width, height: sensor size in pixels, where the file doesn't state it (or states it wrong).
     columns: for npz, csv and txt, e.g. "t x y p"; time_unit: for these and HDF5, one of us, ns, ms, s. What isn't given is read from
-        the file or detected, with a note.
+        the file or inferred, with a note.
     topic: for ROS bags with several event topics.
-    index: where to keep the index of times; by default in the cache folder ($SACCADE_CACHE or ~/.cache/saccade).
+    index: file for the time index; by default in the cache folder ($SACCADE_CACHE or ~/.cache/saccade).
     """
     path = Path(path)
     check_readable(path)
     _check_sensor(path, width, height)
-    kept = Path(index) if index else None
-    kind = recognise(path)
-    _check_options(path, kind, columns=columns, time_unit=time_unit, topic=topic)
+    index_path = Path(index) if index else None
+    family = recognise(path)
+    _check_options(path, family, columns=columns, time_unit=time_unit, topic=topic)
     makers: dict[str, Callable[[], Reader]] = {
         "dat": lambda: DatReader(path, width=width, height=height),
-        "raw": lambda: RawReader(path, width=width, height=height, index_path=kept),
+        "raw": lambda: RawReader(path, width=width, height=height, index_path=index_path),
         "hdf5": lambda: Hdf5Reader(path, width=width, height=height, time_unit=time_unit),
-        "aedat4": lambda: Aedat4Reader(path, index_path=kept),
-        "ros": lambda: RosReader(path, topic=topic, index_path=kept),
+        "aedat4": lambda: Aedat4Reader(path, index_path=index_path),
+        "es": lambda: EsReader(path, index_path=index_path),
+        "ros": lambda: RosReader(path, topic=topic, index_path=index_path),
         "npz": lambda: NpzReader(path, width=width, height=height, columns=columns, time_unit=time_unit),
-        "text": lambda: TextReader(path, width=width, height=height, columns=columns, time_unit=time_unit, index_path=kept),
+        "text": lambda: TextReader(path, width=width, height=height, columns=columns, time_unit=time_unit, index_path=index_path),
     }
-    reader = makers[kind]()
-    if width is not None and height is not None:  # also where the file states another size
+    reader = makers[family]()
+    if width is not None and height is not None:  # they override what the file states
         reader.width, reader.height = width, height
     if reader.width * reader.height > MOST_PIXELS:
         reader.close()
@@ -74,15 +81,15 @@ def open_events(
 
 
 def recognise(path: Path) -> str:
-    """Which family of readers a file belongs to, by its first bytes."""
+    """Name of the reader for a file (a key of `makers`), by its first bytes."""
     with path.open("rb") as file:
         start = file.read(4096)
     if not start:
         raise InputError(f"{path}: is empty (0 bytes); the recording was never written")
-    for magic, kind in ((b"\x89HDF", "hdf5"), (b"#!AER-DAT4", "aedat4"), (b"#ROSBAG", "ros"), (b"\x89MCAP", "ros"), (b"PK", "npz")):
+    for magic, family in MAGIC.items():
         if start.startswith(magic):
-            return kind
-    for magic, name, advice in KNOWN:
+            return family
+    for magic, name, advice in UNSUPPORTED:
         if start.startswith(magic):
             raise InputError(f"{path}: is {name}; {advice.format(path=path)}")
     if start.startswith(b"% "):
@@ -94,7 +101,7 @@ def recognise(path: Path) -> str:
     if path.suffix.lower() in (".dat", ".raw"):
         raise InputError(f"{path}: doesn't begin with Prophesee's header (lines that start with %), so its layout is unknown")
     if b"\0" in start:
-        raise InputError(f"{path}: no recording we know; expected DAT, RAW, HDF5, AEDAT4, ROS bag, MCAP, npz, csv or txt")
+        raise InputError(f"{path}: no recording we know; expected DAT, RAW, HDF5, AEDAT4, ROS bag, MCAP, ES, npz, csv or txt")
     return "text"
 
 
@@ -105,9 +112,9 @@ def _check_sensor(path: Path, width: int | None, height: int | None) -> None:
         raise InputError(f"{path}: width={width}, height={height}; expected sizes from 1 to 65535 pixels")
 
 
-def _check_options(path: Path, kind: str, **options: str | None) -> None:
-    """An option that the format can't use would be ignored: say so instead."""
+def _check_options(path: Path, family: str, **options: str | None) -> None:
+    """Raise InputError for an option that the format would ignore."""
     users = {"columns": ("npz", "text"), "time_unit": ("npz", "text", "hdf5"), "topic": ("ros",)}
     for name, value in options.items():
-        if value is not None and kind not in users[name]:
+        if value is not None and family not in users[name]:
             raise InputError(f"{path}: {name}={value!r} has no meaning for a file of this format; leave it out")

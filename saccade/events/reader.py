@@ -1,10 +1,12 @@
-"""The one interface of every recording, and the two ways to implement it: by position (arrays) or by index (packets)."""
+"""The interface of every recording, and the two ways to implement it: by event number (ArrayReader) or by a time index (IndexedReader)."""
 
+import hashlib
 import logging
+import os
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -12,22 +14,24 @@ from typing import ClassVar, SupportsInt, TypeVar
 
 import numpy as np
 
-from saccade.events import index as kept
+from saccade.files import replacing
 from saccade.types import Events, InputError
 
 log = logging.getLogger("saccade")
 
 CHUNK = 1 << 18  # events a chunk of an array reader: 3.4 MB, small enough to stay in the cache of the core that decodes it
-MARGIN = 4096  # events beside a piece whose order is checked with it
+MARGIN = 4096  # events before and after a requested interval whose order is checked too
 AnyReader = TypeVar("AnyReader", bound="Reader")
+EventColumns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # t int64, x and y uint16, p bool
 
 EARLIEST_US, LATEST_US = -(1 << 62), 1 << 62
+INDEX_VERSION = 2  # of the index file; increment it and every cached index is rebuilt
 
 
 class Reader(ABC):
-    """A recording: sensor size, duration, `for events in reader` in chunks of bounded memory, `between` at random.
+    """A recording: sensor size, duration, `for events in reader` in chunks of bounded memory, `between` for random access.
 
-    Chunks come in the order of the file. What was repaired or inferred is logged and kept in `notes`, never silent.
+    Chunks come in the order of the file. What was repaired or inferred is logged and kept in `notes`.
     """
 
     format: ClassVar[str]  # as `saccade info` prints it
@@ -37,7 +41,7 @@ class Reader(ABC):
         self.width = width
         self.height = height
         self.notes: list[str] = []
-        self.fraction = 0.0  # of the recording that the newest iteration has read, for progress bars
+        self.fraction = 0.0  # of the recording read by the latest iteration, for progress bars
 
     @property
     @abstractmethod
@@ -71,12 +75,12 @@ class Reader(ABC):
         return self.stream()
 
     def note(self, text: str) -> None:
-        """Remember, once, something that the user should know about this recording."""
+        """Log something that the user should know about this recording and keep it in `notes`; repetitions are ignored."""
         if text not in self.notes:
             self.notes.append(text)
             log.warning("%s: %s", self.path, text)
 
-    def close(self) -> None:  # noqa: B027  not every format holds a file open
+    def close(self) -> None:  # noqa: B027  not every format keeps a file open
         """Release the file."""
 
     def __enter__(self: AnyReader) -> AnyReader:
@@ -90,10 +94,10 @@ class Reader(ABC):
 
 
 class ArrayReader(Reader):
-    """A format whose n-th event can be had without reading those before it: time is found by bisection, no index needed.
+    """A format whose n-th event can be read without those before it: times are found by bisection, without an index.
 
-    Bisection needs times that don't run backwards. To find out would mean to read everything, so `stream` with limits checks what it
-    returns and the MARGIN events before and after, and raises InputError where the order is broken.
+    Bisection needs times that don't run backwards. Checking all of them would mean reading the whole file, so `stream` with limits checks
+    what it returns and the MARGIN events before and after, and raises InputError where time runs backwards.
     """
 
     @abstractmethod
@@ -102,10 +106,10 @@ class ArrayReader(Reader):
 
     @abstractmethod
     def load(self, first: int, last: int) -> Events:
-        """Events first to last, the last one not included."""
+        """Events first to last - 1."""
 
     def position(self, time_us: int) -> int:
-        """Number of the first event at or after time_us."""
+        """Number of the first event at or after time_us; `count` if there is none."""
         return bisect_left(range(self.count), time_us, key=self.time_at)
 
     @property
@@ -131,7 +135,7 @@ class ArrayReader(Reader):
             self._check_order(self.load(last, min(last + MARGIN, self.count)), last, after_us=end_us)
 
     def _check_order(self, events: Events, first: int, *, after_us: int | None = None, before_us: int | None = None) -> None:
-        """Say where the order that bisection relied on is broken."""
+        """Raise InputError with the place where time runs backwards."""
         wrong = np.flatnonzero(np.diff(events.t) < 0)
         early = after_us is not None and int(events.t.min()) < after_us
         late = before_us is not None and int(events.t.max()) >= before_us
@@ -144,34 +148,65 @@ class ArrayReader(Reader):
             )
 
 
-class IndexedReader(Reader):
-    """A format that must be read from a known place on: packets, words with running time, lines.
+@dataclass(frozen=True, eq=False)
+class Index:
+    """One row per chunk: the mark from which it can be decoded, the number of its events, and their smallest and largest time."""
 
-    `chunks` yields (mark, events): the mark is a tuple of integers with which `chunks` can start again right there. One pass collects
-    the marks and the times of their chunks into an index that is kept in the cache folder; times may be in any order.
+    marks: np.ndarray  # (chunks, numbers of a mark) int64
+    counts: np.ndarray  # (chunks,) int64
+    earliest_us: np.ndarray  # (chunks,) int64, smallest time
+    latest_us: np.ndarray  # (chunks,) int64, largest time
+    extent: tuple[int, int] = (0, 0)  # largest x and y, plus one
+    notes: tuple[str, ...] = ()  # of the pass that built it; repeated when the index is read from the cache
+
+    @property
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def start_us(self) -> int:
+        return int(self.earliest_us.min()) if len(self.counts) else 0
+
+    @property
+    def end_us(self) -> int:
+        return int(self.latest_us.max()) + 1 if len(self.counts) else 0
+
+    def runs(self, start_us: int, end_us: int) -> Iterator[tuple[tuple[int, ...], int]]:
+        """Runs of neighbouring chunks that may hold events of [start_us, end_us): (mark of the first, number of chunks)."""
+        wanted = np.flatnonzero((self.earliest_us < end_us) & (self.latest_us >= start_us))
+        for run in np.split(wanted, np.flatnonzero(np.diff(wanted) > 1) + 1):
+            if len(run):
+                yield tuple(int(number) for number in self.marks[run[0]]), len(run)
+
+
+class IndexedReader(Reader):
+    """A format that can only be decoded from known positions: packets, words relative to earlier words, lines.
+
+    `chunks` yields (mark, events): the mark is a tuple of integers from which `chunks` can start again at that chunk. One pass collects
+    marks and times of all chunks into an index that is kept in the cache folder; times may be in any order.
     """
 
     def __init__(self, path: Path, width: int, height: int, index_path: Path | None = None, options: str = "") -> None:
-        """`options` = what else than the file's bytes decides what is decoded, so that an index isn't used for other options."""
+        """`options`: every setting that changes what is decoded; it is part of the name of the cached index."""
         super().__init__(path, width, height)
-        self._index_path = index_path or kept.index_path(path, f"{self.format}|{options}")
-        self._index: kept.Index | None = None
+        self._index_path = index_path or _index_path(path, f"{self.format}|{options}")
+        self._index: Index | None = None
 
     @abstractmethod
     def chunks(self, mark: tuple[int, ...] | None = None) -> Iterator[tuple[tuple[int, ...], Events]]:
         """Chunks from the mark (None = the beginning) to the end, each with its own mark; none empty. Must set `fraction`."""
 
     @property
-    def index(self) -> kept.Index:
-        """Where which times are. Built by one pass over the recording, once, then read from the cache."""
+    def index(self) -> Index:
+        """Built by one pass over the recording, then read from the cache."""
         if self._index is None:
-            self._index = kept.load_index(self._index_path, self.path)
+            self._index = _load_index(self._index_path, self.path)
             for text in self._index.notes if self._index else ():
                 self.note(text)
         if self._index is None:
-            built = kept.build_index(self.chunks())
+            built = _build_index(self.chunks())
             self._index = replace(built, notes=tuple(self.notes))
-            kept.save_index(self._index, self._index_path, self.path)
+            _save_index(self._index, self._index_path, self.path)
         return self._index
 
     @property
@@ -195,7 +230,76 @@ class IndexedReader(Reader):
         end_us = LATEST_US if end_us is None else end_us
         for mark, length in self.index.runs(start_us, end_us):
             for _, events in islice(self.chunks(mark), length):
-                if start_us <= events.t.min() and events.t.max() < end_us:
-                    yield events
-                else:
-                    yield events[(events.t >= start_us) & (events.t < end_us)]
+                yield events.between(start_us, end_us)
+
+
+def new_columns(n: int) -> EventColumns:
+    """Uninitialised columns for n events."""
+    return np.empty(n, np.int64), np.empty(n, np.uint16), np.empty(n, np.uint16), np.empty(n, np.bool_)
+
+
+def _build_index(chunks: Iterable[tuple[tuple[int, ...], Events]]) -> Index:
+    """Index of all chunks; none may be empty, because `runs` counts chunks."""
+    marks, rows, extent = [], [], (0, 0)
+    for mark, events in chunks:
+        marks.append(mark)
+        rows.append((len(events), int(events.t.min()), int(events.t.max())))
+        extent = (max(extent[0], int(events.x.max()) + 1), max(extent[1], int(events.y.max()) + 1))
+    table = np.array(rows, np.int64).reshape(-1, 3)
+    return Index(np.array(marks, np.int64).reshape(len(rows), -1 if rows else 0), table[:, 0], table[:, 1], table[:, 2], extent)
+
+
+def _cache_folder() -> Path:
+    """$SACCADE_CACHE, or the user's cache folder."""
+    if folder := os.environ.get("SACCADE_CACHE"):
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "saccade"
+
+
+def _index_path(recording: Path, key: str) -> Path:
+    """File name derived from the recording's path, size and time of change, and from `key`: format and options of the reader."""
+    status = recording.stat()
+    identity = f"{INDEX_VERSION}|{recording.resolve()}|{status.st_size}|{status.st_mtime_ns}|{key}"
+    return _cache_folder() / "index" / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.npz"
+
+
+def _load_index(path: Path, recording: Path) -> Index | None:
+    """The cached index; None if there is none, it is damaged, or the recording has changed since."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            status = recording.stat()
+            if (int(file["version"]), int(file["size"]), int(file["changed"])) != (INDEX_VERSION, status.st_size, status.st_mtime_ns):
+                return None
+            return Index(
+                marks=file["marks"],
+                counts=file["counts"],
+                earliest_us=file["earliest_us"],
+                latest_us=file["latest_us"],
+                extent=(int(file["extent"][0]), int(file["extent"][1])),
+                notes=tuple(str(note) for note in file["notes"]),
+            )
+    except Exception:  # numpy raises nearly everything on a damaged file; in any case the index is rebuilt
+        return None
+
+
+def _save_index(index: Index, path: Path, recording: Path) -> None:
+    """A cache folder that can't be written is only a warning: the index is then rebuilt at the next start."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            np.savez(
+                file,
+                version=INDEX_VERSION,
+                size=recording.stat().st_size,
+                changed=recording.stat().st_mtime_ns,
+                marks=index.marks,
+                counts=index.counts,
+                earliest_us=index.earliest_us,
+                latest_us=index.latest_us,
+                extent=index.extent,
+                notes=np.array(index.notes, np.str_),
+            )
+    except (OSError, InputError) as error:
+        log.warning(
+            "the index of %s can't be kept in %s (%s); set SACCADE_CACHE to a folder that can be written", recording, path.parent, error
+        )

@@ -7,17 +7,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from saccade.events.bags import BAG_MAGIC, MCAP_MAGIC, Bag, Message, Place
-from saccade.events.evt import FOREIGN, ORPHANS, START, Columns, Decoder
-from saccade.events.reader import IndexedReader
+from saccade.events.bags import BAG_MAGIC, MCAP_MAGIC, Bag, Message, MessagePlace
+from saccade.events.evt import FOREIGN, ORPHANS, START, Decoder
+from saccade.events.reader import EventColumns, IndexedReader, new_columns
 from saccade.types import Events, InputError
 
 ARRAYS = ("dvs_msgs/EventArray", "prophesee_event_msgs/EventArray")
 PACKETS = ("event_camera_msgs/EventPacket",)
-ENOUGH = 1 << 16  # events: messages hold a few milliseconds, so they are joined up to this many
+ENOUGH = 1 << 16  # events: messages hold a few milliseconds each, so they are joined up to this many
 
-# An event of an array. In ROS 1 records follow each other without gaps. CDR aligns numbers to their size, so that all but the first x
-# and y lie in the gap after the previous event's polarity: a record here is an event's time and polarity and the next one's x and y.
+# An event of an array. In ROS 1, records follow each other without gaps. CDR aligns numbers to their size, so that x and y (except the
+# first) lie in the gap after the previous event's polarity: a record here is an event's time and polarity and the next one's x and y.
 PACKED = np.dtype([("x", "<u2"), ("y", "<u2"), ("seconds", "<u4"), ("nanoseconds", "<u4"), ("p", "u1")])
 ALIGNED = np.dtype(
     {
@@ -30,7 +30,7 @@ ALIGNED = np.dtype(
 
 
 class RosReader(IndexedReader):
-    """Marks are (position of a chunk, offset of a message in it, state of the EVT3 decoder)."""
+    """Marks are (position of a chunk, offset of a message in it, *state of the EVT3 decoder)."""
 
     format: ClassVar[str] = "ROS"
 
@@ -41,7 +41,7 @@ class RosReader(IndexedReader):
             magic = file.read(len(BAG_MAGIC))
             if not magic.startswith((BAG_MAGIC, MCAP_MAGIC)):
                 raise InputError(f"{path}: begins with {magic!r}; expected a ROS 1 bag (version 2.0) or an MCAP file")
-            self._ids: set[int] = set()  # of the channels that carry our topic
+            self._ids: set[int] = set()  # of the channels of the chosen topic
             self._bag = Bag(file, path.stat().st_size, is_mcap=magic.startswith(MCAP_MAGIC))
             self.format = "ROS 2 MCAP" if self._bag.is_mcap else "ROS 1 bag"  # type: ignore[misc]  # one class, two containers
             self._find_channels()
@@ -57,7 +57,7 @@ class RosReader(IndexedReader):
 
     def chunks(self, mark: tuple[int, ...] | None = None) -> Iterator[tuple[tuple[int, ...], Events]]:
         decoder = Decoder("EVT3", mark[2:] if mark else START)
-        parts: list[Columns] = []
+        parts: list[EventColumns] = []
         begin: tuple[int, ...] = ()
         for message in self._messages((mark[0], mark[1]) if mark else None):
             if not parts:
@@ -75,12 +75,12 @@ class RosReader(IndexedReader):
         if decoder.state[FOREIGN]:
             self.note(f"{decoder.state[FOREIGN]} words of a kind that EVT3 doesn't define are left out; the file may be damaged")
 
-    def _join(self, parts: list[Columns]) -> Events:
+    def _join(self, parts: list[EventColumns]) -> Events:
         t, x, y, p = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Events(t, x, y, p, self.width, self.height)
 
-    def _messages(self, place: Place | None = None) -> Iterator[Message]:
-        """Messages of our topic; a recording that ends too early is noted, one that is damaged inside raises."""
+    def _messages(self, place: MessagePlace | None = None) -> Iterator[Message]:
+        """Messages of the chosen topic. A recording that is cut off gets a note, damage before that raises InputError."""
         try:
             for message in self._bag.messages(place):
                 if message.channel in self._ids:
@@ -105,7 +105,7 @@ class RosReader(IndexedReader):
         if whole and any(channel.kind in ARRAYS + PACKETS for channel in self._bag.channels.values()):
             return
         self._bag.problem = ""
-        for _ in self._messages():  # channels are learnt on the way
+        for _ in self._messages():  # registers the channels
             pass
 
     def _choose(self, topic: str | None) -> str:
@@ -129,7 +129,7 @@ class RosReader(IndexedReader):
             self.width, self.height = self.index.extent
             self.note(f"the messages don't state the sensor; {self.width} x {self.height} is the extent of the events")
 
-    def _decode(self, message: Message, decoder: Decoder, set_size: bool = False) -> Columns:
+    def _decode(self, message: Message, decoder: Decoder, set_size: bool = False) -> EventColumns:
         channel = self._bag.channels[message.channel]
         try:
             if channel.encoding not in ("ros1", "cdr"):
@@ -149,10 +149,10 @@ class RosReader(IndexedReader):
             ) from error
 
 
-def _array(cursor: "Cursor") -> Columns:
+def _array(cursor: "Cursor") -> EventColumns:
     count = cursor.number(4)
     if not count:
-        return np.zeros(0, np.int64), np.zeros(0, np.uint16), np.zeros(0, np.uint16), np.zeros(0, np.bool_)
+        return new_columns(0)
     if not cursor.aligned:
         records = np.frombuffer(cursor.bytes(count * PACKED.itemsize), PACKED)
         x, y = np.ascontiguousarray(records["x"]), np.ascontiguousarray(records["y"])
@@ -166,8 +166,8 @@ def _array(cursor: "Cursor") -> Columns:
     return t, x, y, records["p"] != 0
 
 
-def _packet(cursor: "Cursor", decoder: Decoder) -> Columns:
-    """EVT3 carries the sensor's clock in its words, and the packet's time_base is undefined; `mono` counts nanoseconds from it."""
+def _packet(cursor: "Cursor", decoder: Decoder) -> EventColumns:
+    """EVT3 words contain the sensor's clock (time_base is undefined); `mono` counts nanoseconds from time_base."""
     cursor.number(8)  # sequence number
     time_base_ns = cursor.number(8)
     encoding = cursor.text()
@@ -187,7 +187,7 @@ def _packet(cursor: "Cursor", decoder: Decoder) -> Columns:
 
 
 class Cursor:
-    """Fields of a serialised message one after the other, with CDR's alignment if `aligned`; never beyond the end."""
+    """Reads the fields of a serialised message one after the other, with CDR's alignment if `aligned`; checks the message's end."""
 
     def __init__(self, data: memoryview, aligned: bool) -> None:
         self.aligned = aligned

@@ -1,4 +1,4 @@
-"""What `saccade info` says of a recording: one pass, bounded memory, compiled."""
+"""Statistics of a recording for `saccade info` and `saccade check`: one pass, bounded memory, compiled."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,23 +11,23 @@ from saccade.events.reader import Reader
 from saccade.machine import compiled
 from saccade.types import Events, InputError
 
-BARS = 60  # of the plot of rates, at most
-HOLE_US = 10_000  # a shorter silence is none
-HOLE_CLASSES = 40  # silences of 10 ms, 20 ms, 40 ms, ... are counted apart, as it is only known at the end which are unusual
-LISTED = 8  # holes with time and length
-UNUSUAL = 50  # times the usual gap
-HOT = 50  # times the mean count of the active pixels
-HOT_COUNT = 1000  # events that a hot pixel has at least
+BARS = 60  # of the rate plot, at most
+HOLE_US = 10_000  # shorter gaps are never holes
+HOLE_CLASSES = 40  # gaps of 10 ms, 20 ms, 40 ms, ... are counted separately, because which are unusual is known only at the end
+LISTED = 8  # holes kept with time and length
+UNUSUAL = 50  # x the usual gap
+HOT = 50  # x the mean count of the active pixels
+HOT_COUNT = 1000  # least events of a hot pixel
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
-# Where the compiled loop counts. LATEST is the largest time so far: steps back and gaps are measured from it.
+# Counters of the compiled loops. LATEST is the largest time so far, from which steps back and gaps are measured.
 COUNT, POSITIVE, OUTSIDE, DUPLICATES, BACKWARDS, FIRST_BACKWARDS, LARGEST_STEP, EARLIEST, LATEST, NUMBERS = range(10)
 HIGH_BITS, EVENTS = 2, 3
 
 
 @dataclass(frozen=True)
 class Hole:
-    """A silence of the whole sensor: no event in [start_us, start_us + length_us)."""
+    """A gap without any event of the whole sensor, from start_us to start_us + length_us."""
 
     start_us: int
     length_us: int
@@ -37,9 +37,9 @@ class Hole:
 class Statistics:
     """A recording in numbers. All times in microseconds, rates in events per second.
 
-    A gap is the time from one event to the next. The usual gap is that in which the middle of the recording's time lies: half of the
-    time passes in shorter gaps. So a recording that is sparse throughout, or comes in bursts, has long usual gaps. A hole is a gap of at
-    least `hole_us`: 10 ms, doubled until it is 50 usual gaps.
+    A gap is the time from one event to the next. The usual gap is the time-weighted median: half of the recording's time passes in shorter
+    gaps. So a recording that is sparse throughout, or comes in bursts, has long usual gaps. A hole is a gap of at least `hole_us`: 10 ms,
+    doubled until it is 50 usual gaps.
     """
 
     width: int
@@ -49,17 +49,17 @@ class Statistics:
     end_us: int  # one after the last event
     positive: int
     active_pixels: int
-    hot_pixels: int  # with 50 times the mean count of the active pixels, and 1000 events
-    hot_events: int  # that they make
-    duplicates: int  # same time, pixel and polarity as the event before of that pixel and polarity
+    hot_pixels: int  # with over 50 times the mean count of the active pixels, and at least 1000 events
+    hot_events: int  # events of the hot pixels
+    duplicates: int  # same time as the previous event of their pixel and polarity
     outside: int  # events outside the sensor
-    backwards: int  # events earlier than one before them
+    backwards: int  # events earlier than a previous one
     first_backwards: int  # number of the first such event, -1 if there is none
-    largest_step_us: int  # back
+    largest_step_us: int  # largest step back
     hole_us: int
     hole_count: int
     holes: tuple[Hole, ...]  # the first few
-    rates: tuple[float, ...]  # at most 60, each over bar_us, the last one over what is left
+    rates: tuple[float, ...]  # at most 60, each over bar_us, the last one over the rest
     bar_us: int
 
     @property
@@ -72,13 +72,13 @@ class Statistics:
 
     @property
     def peak_rate(self) -> float:
-        """Of the bars; the last one counts if it is at least half as long as the others."""
+        """Largest of `rates`; the last one is ignored if it covers less than half of bar_us."""
         left_us = self.duration_us - (len(self.rates) - 1) * self.bar_us
         whole = self.rates if len(self.rates) < 2 or left_us * 2 >= self.bar_us else self.rates[:-1]
         return max(whole, default=0.0)
 
     def warnings(self, path: Path | str = "FILE") -> list[str]:
-        """What is wrong with the recording, each with the command that mends it."""
+        """Problems of the recording, each with the command that repairs it."""
         repair = f"`saccade convert {path} OUT"
         found = []
         if self.count == 0:
@@ -114,12 +114,12 @@ def measure(
     height: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Statistics:
-    """Read everything once. `progress` gets the number of events so far."""
+    """Statistics of all events. `progress` is called with the number of events so far."""
     if isinstance(source, Reader):
         width, height = width or source.width, height or source.height
-    counters: _Counters | None = _Counters(width, height) if width and height else None
+    counters: _Measurement | None = _Measurement(width, height) if width and height else None
     for events in source:
-        counters = counters or _Counters(events.width, events.height)
+        counters = counters or _Measurement(events.width, events.height)
         counters.add(events)
         if progress:
             progress(int(counters.numbers[COUNT]))
@@ -129,7 +129,7 @@ def measure(
 
 
 def sparkline(rates: Iterable[float]) -> str:
-    """One block a rate, from empty (zero) to full (the largest)."""
+    """One character per rate, from blank (zero) to a full block (the largest)."""
     values = list(rates)
     top = max(values, default=0.0)
     return "".join(BLOCKS[0 if value <= 0 else max(1, round(value / top * 8))] for value in values)
@@ -139,19 +139,19 @@ def _of(part: int, whole: int) -> str:
     return f"{part} of {whole} events ({part / whole * 100:.2g} %)"
 
 
-class _Counters:
-    """What grows during the pass."""
+class _Measurement:
+    """The counters of one pass."""
 
     def __init__(self, width: int, height: int) -> None:
         self.width, self.height = width, height
         self.numbers = np.zeros(NUMBERS, np.int64)
         self.numbers[FIRST_BACKWARDS], self.numbers[EARLIEST], self.numbers[LATEST] = -1, -NEVER - 1, NEVER
-        # The last time of either polarity, 48 bits (nine years) each, and the count, in 16 bytes a pixel: most of the pass is spent
-        # waiting for this table, and with times of 64 bits it was half as fast. Zero, where nothing was written, stands for never.
+        # Per pixel, in 16 bytes: the last time of either polarity (48 bits, nine years) and the count. Most of the pass is spent waiting
+        # for this table; with 64-bit times it was half as fast. Zero, the initial value, means no event yet.
         check_table(width, height)
         self.pixels = np.zeros((width * height, 4), np.uint32)
         self.bars = np.zeros(BARS, np.int64)
-        self.origin_us = 0  # where the first bar begins
+        self.origin_us = 0  # start of the first bar
         self.doublings = 0  # a bar is 2^doublings microseconds
         self.gap_time_us = np.zeros(64, np.int64)  # in gaps of up to 2^k us
         self.hole_counts = np.zeros(HOLE_CLASSES, np.int64)
@@ -165,7 +165,7 @@ class _Counters:
             _count_pixels(events.t, events.x, events.y, events.p, self.width, self.height, self.numbers, self.pixels)
 
     def _make_room(self, earliest_us: int, latest_us: int) -> None:
-        """Double the bars until all times fall on one; a time before the first bar moves the origin back by whole bars."""
+        """Double the bars' length until they cover all times; a time before the first bar moves the origin back by whole bars."""
         if self.numbers[COUNT] == 0:
             self.origin_us = earliest_us
         while True:
@@ -214,7 +214,7 @@ class _Counters:
         )
 
     def _first_hole_class(self) -> int:
-        """The class from which on a gap is a hole."""
+        """The smallest class whose gaps are holes."""
         passed = np.cumsum(self.gap_time_us)
         usual_us = 1 << int(np.searchsorted(passed, passed[-1] / 2)) if passed[-1] else 1
         return next((k for k in range(HOLE_CLASSES) if HOLE_US << k >= UNUSUAL * usual_us), HOLE_CLASSES)
@@ -222,7 +222,7 @@ class _Counters:
 
 @compiled
 def _count(t, numbers, gap_time_us, hole_counts, hole_list):
-    """Order, gaps and holes."""
+    """Count steps back, gaps and holes."""
     latest, earliest = numbers[LATEST], numbers[EARLIEST]
     for i in range(len(t)):
         gap = t[i] - latest
@@ -259,7 +259,7 @@ def _count_bars(t, origin_us, doublings, bars):
 
 @compiled
 def _count_pixels(t, x, y, p, width, height, numbers, pixels):
-    """Polarity, places, and repetitions of the last event of a pixel and polarity."""
+    """Count polarities, events per pixel, events outside the sensor, and duplicates."""
     positive, outside, duplicates = 0, 0, 0
     for i in range(len(t)):
         positive += p[i]

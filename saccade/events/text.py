@@ -1,4 +1,7 @@
-"""csv and txt: one event a line. What the columns mean is stated (option, header, comment) or inferred with a note, never silently."""
+"""csv and txt files: one event a line. Columns and time unit are stated (option, header, comment) or inferred, with a note.
+
+By hand: general CSV readers round times to floats, don't find out what the columns mean, and can't start again at a byte position.
+"""
 
 import re
 from collections.abc import Iterator
@@ -10,22 +13,21 @@ from typing import ClassVar
 import numpy as np
 
 from saccade.events import decimals
-from saccade.events.columns import MICROSECONDS_EXPONENT, ROLES, check_unit, infer_columns, infer_unit, parse_columns, roles_of
-from saccade.events.reader import IndexedReader
+from saccade.events.columns import MICROSECONDS_EXPONENT, ROLES, SAMPLE, check_unit, infer_columns, infer_unit, parse_columns, roles_of
+from saccade.events.reader import IndexedReader, new_columns
 from saccade.files import check_readable
 from saccade.types import Events, InputError
 
 BLOCK = 1 << 20  # bytes read at once, and the longest line
-SAMPLE = 1 << 12  # lines by which columns and unit are inferred
 SEPARATOR = re.compile(r"[ \t]*[,;][ \t]*|[ \t]+")
-NUMERIC = re.compile(r"[-+.\d].*|nan|inf|infinity|true|false", re.IGNORECASE)  # such a field is in no header
-OURS = "# saccade events:"  # the comment that our own writer leaves
-KINDS = {"_": decimals.SKIPPED, "t": decimals.TIME, "x": decimals.X, "y": decimals.Y, "p": decimals.POLARITY}
+NUMERIC = re.compile(r"[-+.\d].*|nan|inf|infinity|true|false", re.IGNORECASE)  # no name of a column looks like this
+OURS = "# saccade events:"  # first words of the comment that write.py writes
+FIELDS = {"_": decimals.SKIPPED, "t": decimals.TIME, "x": decimals.X, "y": decimals.Y, "p": decimals.POLARITY}
 
 
 @dataclass
-class Layout:
-    """How a file is laid out, and where its events begin."""
+class TextLayout:
+    """Columns, unit and sensor of a file, and where its events begin."""
 
     columns: tuple[str, ...] | None = None
     time_unit: str | None = None
@@ -40,8 +42,8 @@ class Layout:
 class TextReader(IndexedReader):
     """Numbers separated by blanks, tabs, commas or semicolons; comments begin with # or %.
 
-    Time becomes whole microseconds by rounding the decimal itself, half to even. A last line that isn't terminated and is incomplete
-    is left out with a note. A line longer than 1 MB is an error, so memory stays bounded.
+    Times are rounded from the decimal digits to whole microseconds, half to even. An incomplete last line without newline is left out
+    with a note. A line longer than 1 MB is an error, so memory stays bounded.
     """
 
     format: ClassVar[str] = "text"
@@ -67,7 +69,7 @@ class TextReader(IndexedReader):
             self._infer_size()
 
     def _infer_size(self) -> None:
-        """The extent of the events, which takes one pass over the file; the index keeps it for the next time."""
+        """The extent of the events: one pass over the file, then from the cached index."""
         extent = self.index.extent
         if 0 in extent:
             raise InputError(f"{self.path}: no events and no sensor size in it; state width and height, or give a file with events")
@@ -100,14 +102,14 @@ class TextReader(IndexedReader):
         self.fraction = 1.0
 
     def _parse(self, block: bytes, line: int, saw: int) -> tuple[Events, int, int]:
-        """(events, number of lines, which zeros of polarity were seen so far) of whole lines, or of the unterminated rest of a file."""
+        """Parse whole lines, or the last line without newline: (events, number of lines, SAW_ZERO and SAW_MINUS flags so far)."""
         terminated = block.endswith(b"\n")
         whole = block if terminated or not block else block + b"\n"
         rows = whole.count(b"\n")
-        t, x, y, p = np.empty(rows, np.int64), np.empty(rows, np.uint16), np.empty(rows, np.uint16), np.empty(rows, np.bool_)
+        t, x, y, p = new_columns(rows)
         assert self.layout.columns
         assert self.layout.time_unit
-        kinds = np.array([KINDS[column] for column in self.layout.columns], np.int64)
+        kinds = np.array([FIELDS[column] for column in self.layout.columns], np.int64)
         exponent = MICROSECONDS_EXPONENT[self.layout.time_unit]
         text = np.frombuffer(whole, np.uint8)
         count, lines, status, place, column, now = decimals.parse_lines(text, kinds, exponent, t, x, y, p)
@@ -136,9 +138,9 @@ class TextReader(IndexedReader):
         return text + ("; the columns were inferred: state them with columns, for example columns='t x y p'" if self.layout.guessed else "")
 
 
-def read_layout(path: Path, columns: tuple[str, ...] | None, time_unit: str | None) -> Layout:
-    """Read the beginning of the file: comments, header, and a sample of lines. What was stated by option wins."""
-    layout = Layout(columns, time_unit)
+def read_layout(path: Path, columns: tuple[str, ...] | None, time_unit: str | None) -> TextLayout:
+    """Read comments, header and a sample of lines at the beginning of the file. Options take precedence."""
+    layout = TextLayout(columns, time_unit)
     with path.open("rb") as file:
         block = file.read(BLOCK)
     if not block:
@@ -148,7 +150,7 @@ def read_layout(path: Path, columns: tuple[str, ...] | None, time_unit: str | No
     layout.start = 3 if block.startswith(b"\xef\xbb\xbf") else 0  # the byte order mark that some editors leave
     sample: list[list[str]] = []
     lines = block[layout.start :].split(b"\n")
-    rest = lines.pop()  # not terminated, perhaps cut off: it counts only if there is no other
+    rest = lines.pop()  # without newline, perhaps cut off: used only if there is no other line
     for line in [*lines, rest] if rest and len(block) < BLOCK else lines:
         if line is rest and sample:
             break
@@ -170,8 +172,8 @@ def read_layout(path: Path, columns: tuple[str, ...] | None, time_unit: str | No
     return layout
 
 
-def _read_comment(layout: Layout, text: str) -> None:
-    """A comment may state everything (our own writer's), the columns' names, or the sensor."""
+def _read_comment(layout: TextLayout, text: str) -> None:
+    """A comment may state everything (written by write.py), the names of the columns, or the sensor size."""
     if text.startswith(OURS):
         stated = dict(re.findall(r"(columns|time_unit|width|height)=(\S+)", text))
         layout.columns = layout.columns or (parse_columns(stated["columns"]) if "columns" in stated else None)
@@ -184,8 +186,8 @@ def _read_comment(layout: Layout, text: str) -> None:
         layout.columns, layout.time_unit = layout.columns or named[0], layout.time_unit or named[1]
 
 
-def _is_preamble(path: Path, layout: Layout, text: str) -> bool:
-    """Whether the first line that is no comment is a header with names, or states the sensor ("240 180")."""
+def _is_preamble(path: Path, layout: TextLayout, text: str) -> bool:
+    """Whether the first line that isn't a comment is a header with column names or the sensor size ("240 180")."""
     fields = SEPARATOR.split(text)
     if len(fields) == 2 and not layout.width and all(re.fullmatch(r"[1-9]\d{0,4}", number) for number in fields) and layout.line == 1:
         layout.width, layout.height = int(fields[0]), int(fields[1])
@@ -206,36 +208,33 @@ def _is_preamble(path: Path, layout: Layout, text: str) -> bool:
     return True
 
 
-def _infer(path: Path, layout: Layout, sample: list[list[str]]) -> None:
-    """Fill in columns and unit from the sample where they weren't stated, and write down that they were inferred."""
+def _infer(path: Path, layout: TextLayout, sample: list[list[str]]) -> None:
+    """Infer columns and unit from the sample where they weren't stated, with notes."""
     if layout.columns is None and sample:
         rows = [[value for text in fields if (value := _number(text)) is not None] for fields in sample]
         if len(rows[0]) != len(sample[0]):
             raise InputError(
                 f"{path}: line {layout.line} is {_show(' '.join(sample[0]))}; expected numbers, or state columns with _ for others"
             )
-        layout.columns = infer_columns(list(zip(*(row for row in rows if len(row) == len(rows[0])), strict=True)), str(path))
+        layout.columns, note = infer_columns(list(zip(*(row for row in rows if len(row) == len(rows[0])), strict=True)), str(path))
         layout.guessed = True
-        order = " ".join(layout.columns)
-        layout.notes.append(f"the columns have no names; by their values they are taken for '{order}' (state columns='{order}')")
+        layout.notes.append(note)
     layout.columns = layout.columns or tuple(ROLES)
     if layout.time_unit is None and sample:
         place = layout.columns.index("t")
         times = [value for fields in sample if len(fields) > place and (value := _number(fields[place])) is not None]
-        layout.time_unit, why = infer_unit(times, str(path))
-        layout.notes.append(
-            f"the unit of time isn't stated; {why} are taken for '{layout.time_unit}' (state time_unit='{layout.time_unit}')"
-        )
+        layout.time_unit, note = infer_unit(times, str(path))
+        layout.notes.append(note)
     layout.time_unit = layout.time_unit or "us"
 
 
 def _names(text: str) -> list[str]:
-    """The fields of a header, whose names may contain blanks if something else separates them: "time [us], x, y, polarity"."""
+    """The fields of a header; names may contain blanks if separated by something else: "time [us], x, y, polarity"."""
     return re.split(r"[,;\t]" if re.search(r"[,;\t]", text) else r" +", text)
 
 
 def _number(text: str) -> Decimal | None:
-    """The value of a field of a sample, None if it is no finite number."""
+    """The value of a field of the sample; None if it isn't a finite number."""
     if text.lower() in ("true", "false"):
         return Decimal(text.lower() == "true")
     try:
@@ -246,6 +245,6 @@ def _number(text: str) -> Decimal | None:
 
 
 def _show(found: str | bytes) -> str:
-    """Short and printable, whatever it was."""
+    """Shortened and escaped for an error message."""
     text = found.decode("latin-1") if isinstance(found, bytes) else found
     return repr(text if len(text) <= 40 else text[:40] + "...")

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from saccade.events.dat import DatReader
 from saccade.events.evt import START, WORD, Decoder
-from saccade.events.raw import RawReader
+from saccade.events.prophesee import DatReader, RawReader
 from saccade.types import Events, InputError
 from tests.make.events import assert_equal, collect, events, random_events
 from tests.make.prophesee import ENCODERS, evt3, evt21, header, write_dat, write_raw

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from saccade.events.write import write_events
 from saccade.types import Events
-from tests.make import aedat4, hdf5, prophesee, ros
+from tests.make import aedat4, es, hdf5, prophesee, ros
 
 
 def _write_txt(path: Path, events: Events) -> None:
@@ -29,6 +29,7 @@ FORMATS: dict[str, tuple[str, Callable[[Path, Events], object], dict]] = {
     "rvt": (".h5", hdf5.write_rvt, {}),
     "ecf": (".hdf5", hdf5.write_prophesee, {}),
     "aedat4": (".aedat4", aedat4.write, {}),
+    "es": (".es", es.write, {}),
     "bag": (".bag", ros.write, {}),
     "mcap": (".mcap", ros.write, {}),
     "mcap_evt3": (".mcap", lambda path, events: ros.write(path, events, kind="evt3"), {}),
