@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from saccade.types import InputError
 
 Piece = TypeVar("Piece")
-Result = TypeVar("Result")
+Outcome = TypeVar("Outcome")
 
 POLL_S = 0.5  # how often the parent passes on what the processes reported
 
@@ -37,7 +37,7 @@ def report(*values: Any) -> None:
 
 
 def spread(
-    work: Callable[[Piece], Result],
+    work: Callable[[Piece], Outcome],
     pieces: Sequence[Piece],
     processes: int,
     *,
@@ -45,7 +45,7 @@ def spread(
     begin: Callable[..., None] | None = None,
     arguments: tuple[Any, ...] = (),
     what: str = "work",
-) -> Iterator[tuple[Piece, Result]]:
+) -> Iterator[tuple[Piece, Outcome]]:
     """(piece, WORK(piece)) as they are done; in this process, in order, if one is enough.
 
     HEARD gets what pieces pass to `report`. BEGIN(*ARGUMENTS) runs once in each new process, before its first piece. An exception of a
@@ -60,7 +60,7 @@ def spread(
     context = get_context("spawn")  # a forked child may inherit locks of torch, h5py or numba in the middle of their use
     stop, reports = context.Event(), context.Queue()
     with ProcessPoolExecutor(processes, context, _begin, (stop, reports, begin, arguments)) as pool:
-        left: dict[Future[Result], Piece] = {pool.submit(work, piece): piece for piece in pieces}
+        left: dict[Future[Outcome], Piece] = {pool.submit(work, piece): piece for piece in pieces}
         try:
             while left:
                 done, _ = wait(left, POLL_S, FIRST_COMPLETED)

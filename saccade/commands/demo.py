@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 
-from saccade.commands.detect import Rate, detect
+from saccade.commands.detect import RateOption, detect
 from saccade.commands.evaluate import evaluate
 from saccade.commands.simulate import simulate
 from saccade.datasets.open import open_dataset
@@ -14,7 +14,7 @@ TRAINING_HZ = 20.0
 SHOWN_HZ = 50.0  # pictures a second of the video: slow motion is chosen so that every frame of a high rate is seen
 
 
-def demo(*, seed: int = 7, rate_hz: Rate = 200.0, recordings: int = 4, seconds: float = 6.0, out: Path = Path("demo")) -> None:
+def demo(*, seed: int = 7, rate_hz: RateOption = 200.0, recordings: int = 4, seconds: float = 6.0, out: Path = Path("demo")) -> None:
     """See it work, in minutes: a street that no training has seen, detected at 20 Hz and at --rate by weights that were trained at 20 Hz.
 
     Writes OUT/detections.mp4 (boxes and tracks in slow motion), OUT/report.html and OUT/rates.png (scores of the shipped S5 and of the LSTM

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 From = Annotated[float | None, tyro.conf.arg(name="from")]
 To = Annotated[float | None, tyro.conf.arg(name="to")]
-Rate = Annotated[float, tyro.conf.arg(name="rate")]
+RateOption = Annotated[float, tyro.conf.arg(name="rate")]
 MinRate = Annotated[float | None, tyro.conf.arg(name="min-rate")]
 MaxRate = Annotated[float | None, tyro.conf.arg(name="max-rate")]
 SUFFIXES = (".mp4", ".jsonl", ".csv", ".json", ".npy", ".mcap", ".rrd")
@@ -41,7 +41,7 @@ def detect(
     weights: WeightsFile,
     recording: Recording,
     *,
-    rate_hz: Rate = 20.0,
+    rate_hz: RateOption = 20.0,
     min_rate_hz: MinRate = None,
     max_rate_hz: MaxRate = None,
     out: tuple[Path, ...] = (),

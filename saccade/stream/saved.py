@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from saccade.stream.stream import Stream
 
 FORMAT = "1"
-Arrays = dict[str, np.ndarray]
+SavedArrays = dict[str, np.ndarray]
 
 
 def save(stream: "Stream", path: Path) -> None:
-    arrays: Arrays = {}
+    arrays: SavedArrays = {}
     waiting, windows, engine = stream._intake.cutter.state(), stream._windows, stream._engine
     notes: dict[str, Any] = {
         "config": stream.runtime.config.to_json(),
@@ -89,7 +89,7 @@ def _check(stream: "Stream", path: Path, notes: dict[str, Any]) -> None:
         raise InputError(f"{path}: saved by a stream with {', '.join(other)}; make one with the same settings")
 
 
-def _fill(stream: "Stream", notes: dict[str, Any], arrays: Arrays) -> None:
+def _fill(stream: "Stream", notes: dict[str, Any], arrays: SavedArrays) -> None:
     width, height = notes.get("sensor", [None, None])
     waiting = Waiting(None, *notes["waiting"])
     held = None
@@ -126,7 +126,7 @@ def _fill(stream: "Stream", notes: dict[str, Any], arrays: Arrays) -> None:
         stream.tracker.next_id, stream.tracker.time_us = notes["tracker"]
 
 
-def _states(stream: "Stream", notes: dict[str, Any], arrays: Arrays, width: int, height: int) -> list[Any]:
+def _states(stream: "Stream", notes: dict[str, Any], arrays: SavedArrays, width: int, height: int) -> list[Any]:
     """Only states of the shape that this network has for this sensor: a wrong one would fail in the middle of a stream."""
     canvas = stream.engine(width, height).canvas
     expected = stream.runtime.state_to_arrays(stream.runtime.initial_state(canvas.height, canvas.width))
@@ -140,15 +140,15 @@ def _states(stream: "Stream", notes: dict[str, Any], arrays: Arrays, width: int,
     return states
 
 
-def _tracks(arrays: Arrays) -> Tracks:
+def _tracks(arrays: SavedArrays) -> Tracks:
     columns = [arrays[f"tracks.{number}"] for number in range(len(Motion._fields) + len(Tracks._fields) - 1)]
     return Tracks(Motion(*columns[: len(Motion._fields)]), *columns[len(Motion._fields) :])
 
 
-def _columns(name: str, events: Events) -> Arrays:
+def _columns(name: str, events: Events) -> SavedArrays:
     return {f"{name}.{column}": getattr(events, column) for column in "txyp"}
 
 
-def _events(name: str, arrays: Arrays, width: int, height: int) -> Events:
+def _events(name: str, arrays: SavedArrays, width: int, height: int) -> Events:
     t, x, y, p = (arrays[f"{name}.{column}"] for column in "txyp")
     return Events(t, x, y, p, width, height)
