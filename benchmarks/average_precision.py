@@ -8,12 +8,12 @@ import io
 from functools import partial
 
 import numpy as np
-
-from benchmarks.histogram import best
-from saccade.evaluation.run.answers import Answer
-from saccade.evaluation.score.average_precision import average_precision, score
 from saccade.evaluation.score.breakdown import parts_by_still
 from saccade.evaluation.score.columns import columns_of
+
+from benchmarks.histogram import best
+from saccade.evaluation.result import Answer
+from saccade.evaluation.score.average_precision import average_precision, score
 from saccade.evaluation.score.protocol import PROTOCOLS
 from saccade.types import Detections, Labels
 

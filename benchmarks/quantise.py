@@ -14,7 +14,7 @@ from saccade.config import DetectorConfig
 from saccade.datasets.open import open_dataset
 from saccade.datasets.recording import Dataset, LabelledRecording
 from saccade.detection.decode import decode_rows
-from saccade.evaluation.run.answers import Answer
+from saccade.evaluation.result import Answer
 from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.run.passes import Pass, passes_of
 from saccade.evaluation.run.store import nothing_found

@@ -9,10 +9,10 @@ from experiments.table import RATES_HZ, Cell, Experiment, Ours, Row, Sheet, in_h
 from experiments.variant import NAMES, Variant
 from experiments.world import World
 from saccade.config import Memory
-from saccade.evaluation.run.condition import WindowKind
+from saccade.evaluation.run.condition import EvaluationWindow
 
 MEMORIES: tuple[Memory, ...] = ("s5", "s4d")
-WINDOWS: tuple[WindowKind, ...] = ("sliding", "disjoint", "shrunk")
+WINDOWS: tuple[EvaluationWindow, ...] = ("sliding", "disjoint", "shrunk")
 H2_WEIGHTS = (0.01, 0.1)
 
 
@@ -44,7 +44,7 @@ def experiment(world: World) -> Experiment:
     )
 
 
-def _sheet(world: World, window: WindowKind) -> Sheet:
+def _sheet(world: World, window: EvaluationWindow) -> Sheet:
     conditions = sampled(window, "direct")
     rows = []
     for memory in MEMORIES:

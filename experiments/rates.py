@@ -10,7 +10,7 @@ from experiments.table import AT_20_HZ, RATES_HZ, Cell, Experiment, Ours, Row, S
 from experiments.variant import NAMES, Variant
 from experiments.world import World
 from saccade.config import Memory
-from saccade.evaluation.run.condition import Condition, Stepping, WindowKind
+from saccade.evaluation.run.condition import Condition, EvaluationWindow, Stepping
 from saccade.types import Counts
 
 # Model, data set -> mAP at 20, 40, 80, 100, 200 Hz on the test set, mean drop
@@ -42,14 +42,14 @@ TABLE_5 = {
 }
 
 MEMORIES: tuple[Memory, ...] = ("s5", "lstm", "gs5", "s4d", "s4")
-WAYS: tuple[tuple[WindowKind, Stepping], ...] = (
+WAYS: tuple[tuple[EvaluationWindow, Stepping], ...] = (
     ("sliding", "direct"),
     ("sliding", "interleaved"),
     ("disjoint", "direct"),
     ("disjoint", "interleaved"),
     ("shrunk", "direct"),  # a frame every 50 ms at any rate: nothing to interleave
 )
-SCALED: tuple[WindowKind, ...] = ("disjoint", "shrunk")  # windows shorter than in training, whose counts may be scaled
+SCALED: tuple[EvaluationWindow, ...] = ("disjoint", "shrunk")  # windows shorter than in training, whose counts may be scaled
 SLOW_HZ, FAST_HZ = (5.0, 10.0), (500.0, 1000.0)  # not shrunk: longer windows would overlap, and 1 ms of every 50 is next to nothing
 STEPPINGS: tuple[Stepping, ...] = ("direct", "interleaved")
 IRREGULAR = tuple(
@@ -76,7 +76,7 @@ def part_of(condition: Condition) -> str:
     return f"-fast-{condition.window}{interleaved}" if condition.rate_hz in FAST_HZ else ""
 
 
-def rates_of(window: WindowKind) -> tuple[float, ...]:
+def rates_of(window: EvaluationWindow) -> tuple[float, ...]:
     return RATES_HZ if window == "shrunk" else (*SLOW_HZ, *RATES_HZ, *FAST_HZ)
 
 
@@ -116,7 +116,7 @@ def experiment(world: World) -> Experiment:
     )
 
 
-def _sheet(world: World, window: WindowKind, stepping: Stepping, counts: Counts = "plain") -> Sheet:
+def _sheet(world: World, window: EvaluationWindow, stepping: Stepping, counts: Counts = "plain") -> Sheet:
     """Scaled counts have a cell of their own, 20 Hz included, where nothing is scaled."""
     rates_hz = rates_of(window) if counts == "plain" else RATES_HZ
     paper = sampled(window, stepping, counts=counts)

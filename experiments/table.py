@@ -6,7 +6,7 @@ from typing import Literal
 
 from experiments.variant import Variant
 from experiments.world import World
-from saccade.evaluation.run.condition import Condition, Stepping, WindowKind
+from saccade.evaluation.run.condition import Condition, EvaluationWindow, Stepping
 from saccade.types import Counts
 
 What = Literal["mAP", "recall_still", "steps_per_s", "drop", "step_ms", "parameters"]
@@ -66,7 +66,7 @@ Build = Callable[[World], Experiment]
 
 
 def sampled(
-    window: WindowKind, stepping: Stepping, rates_hz: tuple[float, ...] = RATES_HZ, counts: Counts = "plain"
+    window: EvaluationWindow, stepping: Stepping, rates_hz: tuple[float, ...] = RATES_HZ, counts: Counts = "plain"
 ) -> tuple[Condition, ...]:
     """One condition per rate; at 20 Hz, the rate of training, all ways are one."""
     return tuple(

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, cast, get_args
 
 import numpy as np
 import tyro
+from jaxtyping import UInt8
 from tqdm import tqdm
 
 from saccade.commands.data import Folder, Split
@@ -17,12 +18,11 @@ from saccade.commands.weights import WeightsFile
 from saccade.datasets.open import Kind, fixed_sampling, open_dataset
 from saccade.datasets.recording import Dataset, Sampling
 from saccade.evaluation.result import Evaluation, write_evaluation
-from saccade.evaluation.run.condition import Condition, WindowKind
+from saccade.evaluation.run.condition import Condition, EvaluationWindow
 from saccade.evaluation.score.mistakes import Mistake, worst_mistakes
 from saccade.evaluation.score.protocol import protocol_of
-from saccade.evaluation.show.gallery import Gallery, Pixels
-from saccade.evaluation.show.plot import plot_rates
-from saccade.evaluation.show.report import write_report
+from saccade.evaluation.show.charts import plot_rates
+from saccade.evaluation.show.report import Gallery, write_report
 from saccade.evaluation.show.table import conditions_table, described, markdown, rates_table, to_text
 from saccade.files import replacing
 from saccade.outputs.picture import colours
@@ -65,26 +65,26 @@ def evaluate(
     windows, steppings, ... give a row of the table for each combination. The same command goes on where it was interrupted.
 
     Args:
-        rates: Frames per second of event time that the detector is run at, 1 to 1000. This alone sets the rate.
-        window: Events of a frame. Sliding: as long as in training; disjoint: as long as the step; shrunk: so, but one per training window.
-        stepping: State that a frame goes on from. Direct: of the frame before; interleaved: of the one a training window before.
-        counts: Of frames. Scaled: windows shorter than in training count each event as often as they are shorter, up to the clip.
-        min_rate: Adaptive: a step once a tenth as many events came as there are pixels, but at least so often; --rates are then the most.
-        jitter: Irregular frames: each step is longer or shorter by up to this fraction, 0 to below 1.
-        drop: Lost frames: this share of them never arrives; the memory is told the true time.
-        reset_every: Forget after so many frames, as the published memory does (21, or 10 for 1 Mpx); 0 = never.
-        seed: Chance of jitter and drop begins here.
+        rates: Frames per second of event time at which the detector runs, 1 to 1000. This alone sets the rate.
+        window: Window of a frame. Sliding: as long as in training; disjoint: as long as the step; shrunk: so, but once per training window.
+        stepping: Which earlier state each frame continues from. Direct: the previous frame; interleaved: one training window ago.
+        counts: Event counts of a frame. Scaled: those of windows shorter than in training are multiplied by (training length / length).
+        min_rate: Lowest rate of an adaptive one: a step per (pixels / 10) events, between this rate and those of --rates; 0 = constant.
+        jitter: Irregular frames: each step is randomly longer or shorter by up to this fraction, 0 to below 1.
+        drop: Lost frames: this share of them is left out at random; the memory gets the true time step.
+        reset_every: Reset the memory after so many frames, as the published evaluation does (21, or 10 for 1 Mpx); 0 = never.
+        seed: Random seed for jitter and drop.
         split: Which recordings of DATASET.
-        kind: What the data set is, where its content doesn't tell.
-        recordings: Only the first so many; 0 = all.
-        beside: Other weights, scored in the same way and shown in the same table and report.
-        protocol: Saccade: frames without objects count, ranked by objectness x class. Prophesee: the field's rules, as papers have it.
-        label_rate: Denser labels are thinned to so many instants per second (simulated ones have 200).
-        latency_ms: Also score what would have been ready in time, if a step took so long, or `measured` on this machine (streaming AP).
-        batch: Recordings that go through the network together: changes speed and memory, no number.
-        processes: Work in so many processes: changes speed and memory, no number; 0 = one per core, on a GPU one.
+        kind: Kind of data set, if its content doesn't tell.
+        recordings: Score only the first so many recordings; 0 = all.
+        beside: Further weights to score in the same way and show in the same table and report.
+        protocol: Saccade: frames without objects count, boxes ranked by objectness x class. Prophesee: the rules that papers use.
+        label_rate: Thin denser labels to so many instants per second (simulated ones have 200).
+        latency_ms: Also compute streaming AP: what would be ready in time if a step took so long, or `measured` on this machine.
+        batch: Recordings that go through a GPU together; changes speed and memory use, not the scores.
+        processes: Number of processes; changes speed and memory use, not the scores. 0 = one per core, on a GPU one.
         device: Cpu, cuda, or auto.
-        out: Folder for report.html, table.md, rates.png, evaluation.json, and what was detected; if not given, the table is only printed.
+        out: Folder for report.html, table.md, rates.png, evaluation.json and all detections; if not given, the table is only printed.
     """
     conditions = conditions_of(rates, window, stepping, jitter, drop, reset_every, seed, counts, min_rate)
     if min(recordings, seed, processes) < 0 or batch < 1 or not label_rate > 0:
@@ -107,7 +107,7 @@ def _run(
     processes: int,
     options: dict[str, Any],
 ) -> None:
-    """SEVERAL: the weights that the report is of, and those beside them."""
+    """SEVERAL: the weights to report on, then those of --beside."""
     import torch
 
     from saccade.evaluation.evaluate import answers_at, evaluate
@@ -138,7 +138,7 @@ def _run(
 
 
 def write_all(out: Path, evaluation: Evaluation, gallery: Gallery | None = None, beside: Sequence[Evaluation] = ()) -> None:
-    """Every form of an evaluation into a folder, each file whole or not there; those of other weights as numbers in theirs."""
+    """Write an evaluation into a folder in every form; of other weights only evaluation.json, in a folder each."""
     write_evaluation(evaluation, out / "evaluation.json")
     for other in beside:
         write_evaluation(other, out / "beside" / Path(other.weights).stem / "evaluation.json")
@@ -155,8 +155,8 @@ def recorded_s(dataset: Dataset) -> float:
     return sum((float(one[-1] - one[0]) + sampling.window_us) / 1e6 for one in ends if len(one))
 
 
-def picture(dataset: Dataset, mistake: Mistake) -> Pixels:
-    """The events that led to a mistake: the training window's worth before its instant, whatever the detector's frames were."""
+def picture(dataset: Dataset, mistake: Mistake) -> UInt8[np.ndarray, "H W 3"]:
+    """The events of one training window before the instant of a mistake, whatever the detector's frames were."""
     recording = next(recording for recording in dataset.recordings if recording.name == mistake.recording)
     sampling = fixed_sampling(dataset) or Sampling(rate_hz=PICTURE_RATE_HZ)
     ends_us = recording.ends_us(sampling)
@@ -166,7 +166,7 @@ def picture(dataset: Dataset, mistake: Mistake) -> Pixels:
 
 @contextmanager
 def _bar(seconds: float) -> Iterator[Callable[[str, float], None]]:
-    """Progress over the seconds of all recordings at all conditions, and the condition at work."""
+    """Progress bar over the seconds of all recordings at all conditions; shows the current condition."""
     shape = "{desc} {percentage:3.0f}%|{bar}| {n:,.0f} of {total:,.0f} s of recording [{elapsed}<{remaining}]"
     with tqdm(total=seconds, desc="evaluating", bar_format=shape, leave=False, disable=None, dynamic_ncols=True) as bar:
 
@@ -188,15 +188,15 @@ def conditions_of(
     counts: str = "plain",
     slowest: Sequence[float] = (0.0,),
 ) -> list[Condition]:
-    """Every combination once, rates innermost; chance has a seed only where there is chance."""
+    """Every combination once, rates innermost; the seed is 0 without jitter and drop, so that equal conditions are one."""
     if not all((rates, slowest, jitters, drops, resets)):
         raise InputError("--rates, --min-rate, --jitter, --drop, --reset-every: expected at least one number after each")
-    windows, steppings = _chosen("window", window, WindowKind), _chosen("stepping", stepping, Stepping)
+    windows, steppings = _chosen("window", window, EvaluationWindow), _chosen("stepping", stepping, Stepping)
     counted = _chosen("counts", counts, Counts)
     combined = (
         Condition(
             rate_hz=rate,
-            window=cast(WindowKind, kind),
+            window=cast(EvaluationWindow, kind),
             stepping=cast(Stepping, step),
             counts=cast(Counts, how),
             min_rate_hz=low,

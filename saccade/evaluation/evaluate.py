@@ -17,10 +17,9 @@ from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.run.passes import Decoding, measured_step_ms
 from saccade.evaluation.run.store import Kept, Task, answers_at, digest_of, write_manifest
 from saccade.evaluation.run.timeline import sampling_of, timeline
-from saccade.evaluation.run.work import Job, work
-from saccade.evaluation.score.average_precision import score_late, scores_of
-from saccade.evaluation.score.breakdown import curves, parts_by_speed, parts_by_still
-from saccade.evaluation.score.columns import columns_of
+from saccade.evaluation.run.work import RecordingBatch, work
+from saccade.evaluation.score.average_precision import curves, metrics_of, parts_by_speed, parts_by_still, score_late
+from saccade.evaluation.score.coco import flatten
 from saccade.evaluation.score.protocol import Protocol, protocol_of
 from saccade.events.reader import EARLIEST_US
 from saccade.files import replacing
@@ -75,10 +74,10 @@ def evaluate(
             nearest=fixed_sampling(dataset) is not None,
         )
         tasks = [_with_latency(replace(base, condition=one), latency_ms, detector, chosen, folder) for one in conditions]
-        jobs = [Job(task, chosen[i : i + together], folder) for task in tasks for i in range(0, len(chosen), together)]
+        batches = [RecordingBatch(task, chosen[i : i + together], folder) for task in tasks for i in range(0, len(chosen), together)]
         kept: dict[Condition, dict[str, Kept]] = {one: {} for one in conditions}
-        for job, finished in work(detector, jobs, processes, progress or (lambda name, seconds: None)):
-            kept[job.task.condition].update({one.recording: one for one in finished})
+        for piece, finished in work(detector, batches, processes, progress or (lambda name, seconds: None)):
+            kept[piece.task.condition].update({one.recording: one for one in finished})
         results = [_result(task, [kept[task.condition][recording.name] for recording in chosen], folder, rules) for task in tasks]
     return Evaluation(
         weights=name,
@@ -96,12 +95,12 @@ def evaluate(
 def _result(task: Task, kept: Sequence[Kept], folder: Path, rules: Protocol) -> Result:
     write_manifest(folder, task.condition, kept)
     answers = list(answers_at(folder, task.condition))
-    classes, columns = task.classes, columns_of(answers, len(task.classes), rules)
+    classes, flat = task.classes, flatten(answers, len(task.classes), rules)
     ages_us = [answer.instant_us - answer.detections.time_us for answer in answers if answer.detections.time_us != EARLIEST_US]
     step_ms = None if task.step_us is None else task.step_us / 1000
     return Result(
         condition=task.condition,
-        scores=scores_of(columns, classes),
+        scores=metrics_of(flat, classes),
         cost=Cost(
             frames=sum(one.frames for one in kept),
             seconds=sum(one.seconds for one in kept),
@@ -111,9 +110,9 @@ def _result(task: Task, kept: Sequence[Kept], folder: Path, rules: Protocol) -> 
         ),
         streaming=score_late(answers, classes, rules),
         age_ms=sum(ages_us) / len(ages_us) / 1000 if ages_us else float("nan"),
-        by_still_s=parts_by_still(columns),
-        by_speed_px_s=parts_by_speed(columns),
-        curves=curves(columns, classes),
+        by_still_s=parts_by_still(flat),
+        by_speed_px_s=parts_by_speed(flat),
+        curves=curves(flat, classes),
     )
 
 

@@ -1,4 +1,4 @@
-"""The numbers of an evaluation as values: one `Result` per condition, all of them an `Evaluation`, kept as JSON."""
+"""The values of an evaluation: `Answer` per labelled instant, `Metrics` of many, a `Result` per condition, all of them an `Evaluation`."""
 
 import json
 import math
@@ -7,11 +7,44 @@ from pathlib import Path
 from typing import cast
 
 from saccade.evaluation.run.condition import Condition
-from saccade.evaluation.score.average_precision import Scores
-from saccade.files import check_readable, from_plain, replacing, to_plain
-from saccade.types import InputError
+from saccade.files import NAN, check_readable, from_plain, replacing, to_plain
+from saccade.types import Detections, InputError, Labels
 
 FORMAT = "saccade evaluation 1"
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """One scored instant of a recording: what the detector had said by then, beside what was there."""
+
+    recording: str
+    instant_us: int
+    labels: Labels  # of this instant, maybe none
+    detections: Detections  # of the newest frame that ended by then; `time_us` says when
+    late: Detections | None = None  # of the newest frame that was ready by then, computing included; None if no latency was requested
+    ignored: Labels | None = None  # objects that the data set's rules left out: finding one is neither right nor wrong; None = not known
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """In percent; NaN where there is nothing to count."""
+
+    mAP: float  # COCO's: mean over IoU 0.50 to 0.95 and over the classes that have labels
+    ap50: float
+    ap75: float
+    classes: dict[str, float]  # mAP of each
+    recall: float  # of all labels: a detection of their class overlaps by at least half
+    recall_still: float  # of labels that have been still for more than a quarter of a second
+    frames: int
+    labels: int
+    still: int
+    ap_small: float = NAN  # mAP of boxes up to 32 x 32 pixels in area ...
+    ap_medium: float = NAN
+    ap_large: float = NAN  # ... and from 96 x 96 on
+    ar1: float = NAN  # recall, mean over the overlaps and classes, by the best detection of each class and frame ...
+    ar10: float = NAN
+    ar100: float = NAN  # ... and by the best hundred
+    ignored: int = 0  # labels whose finding is neither right nor wrong
 
 
 @dataclass(frozen=True)
@@ -53,9 +86,9 @@ class Part:
 @dataclass(frozen=True)
 class Result:
     condition: Condition
-    scores: Scores
+    scores: Metrics
     cost: Cost
-    streaming: Scores | None = None  # against what was ready by then; None = no time per step was given or measured
+    streaming: Metrics | None = None  # against what was ready by then; None = no time per step was given or measured
     age_ms: float = 0.0  # mean time from the end of the scored frame to the label
     by_still_s: tuple[Part, ...] = ()  # by the time since the object last made events
     by_speed_px_s: tuple[Part, ...] = ()  # where the labels know it

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from saccade.datasets.recording import Dataset, LabelledRecording
-from saccade.evaluation.run.answers import Answer
+from saccade.evaluation.result import Answer, Metrics
 from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.run.passes import CHUNK, Decoding, passes_of, run
 from saccade.evaluation.run.store import nothing_found
 from saccade.evaluation.run.timeline import sampling_of, timeline
-from saccade.evaluation.score.average_precision import Scores, average_precision
+from saccade.evaluation.score.average_precision import average_precision
 from saccade.model.detector import Detector
 
 
@@ -24,7 +24,7 @@ def validate(
     share: Callable[[list[Answer]], list[list[Answer]]] = lambda own: [own],
     rank: int = 0,
     world: int = 1,
-) -> Scores:
+) -> Metrics:
     """Scores at the training rate on the first RECORDINGS (0 = all). Of WORLD processes each takes its part; SHARE gathers all parts."""
     chosen = list(dataset.recordings)[: recordings or None]
     own = [answer for recording in chosen[rank::world] for answer in answers_of(detector, recording, threshold=threshold, chunk=chunk)]

@@ -16,8 +16,8 @@ from saccade.datasets.batch import Batch
 from saccade.datasets.loader import Loader
 from saccade.datasets.open import check_halving
 from saccade.datasets.recording import Dataset
+from saccade.evaluation.result import Metrics
 from saccade.evaluation.run.timeline import sampling_of
-from saccade.evaluation.score.average_precision import Scores
 from saccade.evaluation.validate import validate
 from saccade.files import replacing
 from saccade.machine import keep_freed_memory
@@ -59,7 +59,7 @@ class Run:
 
 def fit(
     training: Dataset, validation: Dataset | None, out: Path, settings: TrainingSettings, config: DetectorConfig | None = None
-) -> Scores | None:
+) -> Metrics | None:
     """Train, from the last checkpoint in OUT if there is one, and write there final.safetensors, best.safetensors, metrics, a plot.
 
     CONFIG: the detector, where `settings.model` is neither a preset nor a file.
@@ -117,7 +117,7 @@ def _loop(
     settings: TrainingSettings,
     processes: Processes,
     binding: dict[str, Any],
-) -> Scores | None:
+) -> Metrics | None:
     first = processes.rank == 0
     scores = None
     if run.step == settings.steps and (out / "final.safetensors").exists():
@@ -220,7 +220,7 @@ def _values(run: Run, learned: Learned, batch: Batch, settings: TrainingSettings
     }
 
 
-def _validate(run: Run, validation: Dataset, out: Path, settings: TrainingSettings, processes: Processes, said: Log | None) -> Scores:
+def _validate(run: Run, validation: Dataset, out: Path, settings: TrainingSettings, processes: Processes, said: Log | None) -> Metrics:
     """Of the averaged weights; the best so far are kept."""
     detector = run.result.eval()
     scores = validate(
@@ -241,7 +241,7 @@ def _validate(run: Run, validation: Dataset, out: Path, settings: TrainingSettin
     return scores
 
 
-def _notes(run: Run, settings: TrainingSettings, scores: Scores | None) -> dict[str, Any]:
+def _notes(run: Run, settings: TrainingSettings, scores: Metrics | None) -> dict[str, Any]:
     return {
         "steps": run.step,
         "settings": settings.binding(),

@@ -1,12 +1,14 @@
-"""Random labels and detections, and what pycocotools makes of them."""
+"""Random labels and detections, and what pycocotools and faster-coco-eval make of them."""
 
 import contextlib
 import io
+from typing import Any
 
 import numpy as np
 import pytest
 
-from saccade.evaluation.run.answers import Answer
+from saccade.evaluation.result import Answer
+from saccade.evaluation.score.coco import FlatAnswers, PrecisionRecall
 from saccade.types import Detections, Labels
 
 CLASSES = ("car", "pedestrian", "tram")
@@ -113,3 +115,44 @@ def by_pycocotools(labels: list[Labels], detections: list[Detections], counted: 
         if counted is None:
             evaluation.summarize()
     return evaluation
+
+
+def by_faster_coco_eval(answers: FlatAnswers, counted: np.ndarray, judged: np.ndarray) -> PrecisionRecall:
+    """The library's `precision_recall`. It ignores labels, and detections that find none, by the stated area, which says what to ignore."""
+    faster = pytest.importorskip("faster_coco_eval")
+    truth = faster.COCO(
+        {
+            "images": [{"id": frame + 1} for frame in range(answers.frames)],
+            "categories": [{"id": index + 1, "name": str(index)} for index in range(answers.classes)],
+            "annotations": _rows(answers.labels, answers.label_groups, answers.classes, counted),
+        }
+    )
+    guesses = _rows(answers.boxes, answers.groups, answers.classes, judged)
+    for row, score in zip(guesses, answers.scores.tolist(), strict=True):
+        row["score"] = score
+    results = truth.loadRes([dict(row) for row in guesses])
+    for row in guesses:  # loading works the areas out from the boxes
+        results.anns[row["id"]]["area"] = row["area"]
+    evaluation = faster.COCOeval_faster(truth, results, "bbox")
+    evaluation.params.areaRng, evaluation.params.areaRngLbl = [[0.0, 2.0]], ["all"]
+    evaluation.evaluate()
+    evaluation.accumulate()
+    precision = np.asarray(evaluation.eval["precision"])[:, :, :, 0, -1]
+    recall = np.moveaxis(np.asarray(evaluation.eval["recall"])[:, :, 0, :], -1, 0)
+    return PrecisionRecall(np.where(precision < 0, np.nan, precision), np.where(recall < 0, np.nan, recall))
+
+
+def _rows(boxes: np.ndarray, groups: np.ndarray, classes: int, counted: np.ndarray) -> list[dict[str, Any]]:
+    corners = boxes.astype(np.float64)
+    corners[:, 2:] -= corners[:, :2]
+    return [
+        {
+            "id": number + 1,  # 0 would count as not matched
+            "image_id": group // classes + 1,
+            "category_id": group % classes + 1,
+            "bbox": box,
+            "area": 1.0 if counts else 3.0,
+            "iscrowd": 0,
+        }
+        for number, (box, group, counts) in enumerate(zip(corners.tolist(), groups.tolist(), counted.tolist(), strict=True))
+    ]

@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from saccade.evaluation.result import Cost, Evaluation, Part, Result
-from saccade.evaluation.run.answers import Answer
+from saccade.evaluation.result import Answer, Cost, Evaluation, Metrics, Part, Result
 from saccade.evaluation.run.condition import Condition
-from saccade.evaluation.score.average_precision import Scores
 from saccade.types import Detections, Labels
 
 CLASSES = ("car", "pedestrian", "two-wheeler")
@@ -18,7 +16,7 @@ STILL = ((0.0, 0.05), (0.05, 0.25), (0.25, 1.0), (1.0, 3.0), (3.0, math.inf))
 SPEEDS = ((0.0, 1.0), (1.0, 20.0), (20.0, 60.0), (60.0, 120.0), (120.0, math.inf))
 
 
-def scores(mAP: float, hidden: float = 41.0, **changes: Any) -> Scores:
+def scores(mAP: float, hidden: float = 41.0, **changes: Any) -> Metrics:
     values: dict[str, Any] = {
         "mAP": mAP,
         "ap50": min(100, 1.9 * mAP),
@@ -33,7 +31,7 @@ def scores(mAP: float, hidden: float = 41.0, **changes: Any) -> Scores:
         "ap_medium": 1.1 * mAP,
         "ar100": 1.3 * mAP,
     }
-    return Scores(**(values | changes))
+    return Metrics(**(values | changes))
 
 
 def curve(area: float) -> tuple[float, ...]:

@@ -7,9 +7,8 @@ from math import inf
 import numpy as np
 import pytest
 
-from saccade.evaluation.score.average_precision import average_precision
-from saccade.evaluation.score.breakdown import curves, parts_by_speed, parts_by_still
-from saccade.evaluation.score.columns import Columns, columns_of
+from saccade.evaluation.score.average_precision import average_precision, curves, parts_by_speed, parts_by_still
+from saccade.evaluation.score.coco import FlatAnswers, flatten
 from saccade.evaluation.score.protocol import PROTOCOLS, Protocol
 from saccade.types import Detections, InputError, Labels
 from tests.evaluation.make import CLASSES, answers_of, by_pycocotools, labels_of, random_frames
@@ -17,8 +16,8 @@ from tests.evaluation.make import CLASSES, answers_of, by_pycocotools, labels_of
 EDGES_S = (0.0, 0.4, 1.0, 2.0, 3.5)
 
 
-def table(labels: list[Labels], detections: list[Detections], protocol: Protocol | None = None) -> Columns:
-    return columns_of(answers_of(labels, detections), len(CLASSES), protocol)
+def table(labels: list[Labels], detections: list[Detections], protocol: Protocol | None = None) -> FlatAnswers:
+    return flatten(answers_of(labels, detections), len(CLASSES), protocol)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -9,8 +9,7 @@ import pytest
 from saccade.datasets.open import open_dataset
 from saccade.datasets.recording import Dataset
 from saccade.evaluation.evaluate import answers_at, evaluate
-from saccade.evaluation.result import Evaluation
-from saccade.evaluation.run.answers import Answer
+from saccade.evaluation.result import Answer, Evaluation
 from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.run.passes import Decoding, lean, passes_of, run
 from saccade.evaluation.run.timeline import timeline

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.evaluation.run.latency import NEVER_US, newest_ready, ready_frames
+from saccade.evaluation.run.work import NEVER_US, newest_ready, ready_frames
 from saccade.types import InputError
 
 TIMES = st.lists(st.integers(0, 2000), max_size=40, unique=True).map(lambda values: np.array(sorted(values), np.int64))

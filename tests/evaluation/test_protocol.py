@@ -9,7 +9,7 @@ import pytest
 from saccade.config import GEN1_CLASSES, ONE_MPX_CLASSES
 from saccade.datasets.recording import Dataset
 from saccade.detection.decode import decode
-from saccade.evaluation.run.answers import Answer
+from saccade.evaluation.result import Answer
 from saccade.evaluation.score.average_precision import score
 from saccade.evaluation.score.protocol import PROTOCOLS, Protocol, protocol_of
 from saccade.types import Detections, InputError, Labels

@@ -10,8 +10,7 @@ import pytest
 
 from saccade.datasets.recording import Dataset
 from saccade.evaluation.evaluate import answers_at, evaluate
-from saccade.evaluation.result import Evaluation
-from saccade.evaluation.run.answers import Answer
+from saccade.evaluation.result import Answer, Evaluation
 from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.run.store import MANIFEST
 from saccade.types import InputError

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from saccade.evaluation.show.plot import plot_rates
+from saccade.evaluation.show.charts import plot_rates
 from saccade.evaluation.show.table import NOTHING, conditions_table, cost_table, markdown, rates_table, significant, to_markdown, to_text
 from saccade.types import InputError
 from tests.evaluation.samples import RATES, evaluation, result
@@ -103,7 +103,7 @@ def test_other_suffixes_and_empty_evaluations_are_refused(tmp_path: Path) -> Non
 
 def test_matplotlib_and_torch_wait_until_they_are_needed() -> None:
     code = (
-        "import sys, saccade.evaluation.show.plot, saccade.evaluation.show.report, saccade.commands.evaluate; "
+        "import sys, saccade.evaluation.show.charts, saccade.evaluation.show.report, saccade.commands.evaluate; "
         "print([name for name in ('torch', 'matplotlib', 'faster_coco_eval') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

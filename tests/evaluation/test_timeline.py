@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from saccade.datasets.recording import Sampling
-from saccade.evaluation.run.condition import Condition, WindowKind
+from saccade.evaluation.run.condition import Condition, EvaluationWindow
 from saccade.evaluation.run.timeline import OLDEST_US, Timeline, scored_instants, timeline
 from saccade.types import InputError
 from tests.evaluation.squares import START_US, recording
@@ -72,7 +72,7 @@ def test_shrunk_windows_are_the_end_of_the_trained_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("window", ["sliding", "disjoint", "shrunk"])
-def test_scaled_counts_are_the_plain_ones_times_what_the_window_is_shorter(tmp_path: Path, window: WindowKind) -> None:
+def test_scaled_counts_are_the_plain_ones_times_what_the_window_is_shorter(tmp_path: Path, window: EvaluationWindow) -> None:
     one = recording(tmp_path, 1)
     plain, scaled = (line_of(tmp_path, rate_hz=100, window=window, counts=counts).phases[0] for counts in ("plain", "scaled"))
     frames, some = plain.frames(one, slice(3, 30)), scaled.frames(one, slice(3, 30))
@@ -124,7 +124,7 @@ def test_jittered_disjoint_windows_hold_every_event_once(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("window", "length_us"), [("sliding", 50_000), ("shrunk", 10_000)])
-def test_other_jittered_windows_keep_their_length(tmp_path: Path, window: WindowKind, length_us: int) -> None:
+def test_other_jittered_windows_keep_their_length(tmp_path: Path, window: EvaluationWindow, length_us: int) -> None:
     (phase,) = line_of(tmp_path, rate_hz=100, window=window, jitter=0.4).phases
     assert (phase.ends_us - phase.starts_us == length_us).all()
     assert len(np.unique(np.diff(phase.ends_us))) > 10

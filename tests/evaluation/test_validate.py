@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.evaluation.run.answers import Answer
+from saccade.evaluation.result import Answer
 from saccade.evaluation.run.timeline import sampling_of
 from saccade.evaluation.validate import answers_of, validate
 from saccade.model.detector import Detector

@@ -1,31 +1,33 @@
-"""One cell of a table of scores: at which rate a detector runs, on which windows, and how its memory steps."""
+"""CONDITION: at which rate a detector is evaluated, on which windows, and how its memory steps; one row or cell of a table of scores."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from saccade.types import Counts, InputError, Stepping
 
-WindowKind = Literal["sliding", "disjoint", "shrunk"]
+EvaluationWindow = Literal["sliding", "disjoint", "shrunk"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """Everything but the weights and the recordings that decides what a detector says."""
+    """Everything that decides the detections besides weights and recordings."""
 
     rate_hz: float = 20.0
-    window: WindowKind = "sliding"  # shrunk: the published way, a window of 1 / rate every training window; the other events are never seen
+    window: EvaluationWindow = (
+        "sliding"  # shrunk: the published way, a window of 1 / rate every training window; the other events are never seen
+    )
     stepping: Stepping = "direct"  # interleaved: each frame continues from the state written nearest to one training window before
-    counts: Counts = "plain"  # scaled: those of a window shorter than in training, times as much as it is shorter
-    min_rate_hz: float = 0.0  # an adaptive rate, by activity as `Stream` has it, from this to rate_hz; 0 = constant
+    counts: Counts = "plain"  # scaled: counts of windows shorter than in training are multiplied by (training length / length)
+    min_rate_hz: float = 0.0  # lowest of an adaptive rate that follows the activity up to rate_hz, as `Stream` does; 0 = constant
     jitter: float = 0.0  # each step is up to this fraction longer or shorter; disjoint windows follow it, others keep their length
-    drop: float = 0.0  # share of the windows that are lost; the memory is told the true time since the last one
-    reset_every: int = 0  # the memory ends after so many frames, as the published one does after 21 or 10; 0 = never
-    seed: int = 0  # of jitter and drop
+    drop: float = 0.0  # share of the windows that are lost; dt is the true time since the last one that wasn't
+    reset_every: int = 0  # reset the memory after so many frames, as the published evaluation does after 21 or 10; 0 = never
+    seed: int = 0  # random seed for jitter and drop
 
     def __post_init__(self) -> None:
         if not 1 <= self.rate_hz <= 1000:
             raise InputError(f"condition: rate_hz={self.rate_hz!r} must be from 1 to 1000 frames per second")
-        if self.window not in get_args(WindowKind) or self.stepping not in get_args(Stepping):
+        if self.window not in get_args(EvaluationWindow) or self.stepping not in get_args(Stepping):
             raise InputError(
                 f"condition: window={self.window!r} must be sliding, disjoint or shrunk, stepping={self.stepping!r} direct or interleaved"
             )

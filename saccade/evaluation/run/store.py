@@ -1,4 +1,4 @@
-"""ANSWERS <-> FILES: one per condition and recording, whole or not there, which says what its answers are of."""
+"""ANSWERS <-> FILES: one .npz per condition and recording, whole or not there, with a fingerprint of what produced it."""
 
 import hashlib
 import json
@@ -8,32 +8,32 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from jaxtyping import Int64
 
 from saccade.datasets.recording import Instants, LabelledRecording
-from saccade.evaluation.run.answers import Answer
+from saccade.evaluation.result import Answer
 from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.run.passes import Decoding
 from saccade.evaluation.run.timeline import Timeline, sampling_of
 from saccade.events.reader import EARLIEST_US
-from saccade.files import replacing
+from saccade.files import from_plain, replacing, to_plain
 from saccade.model.detector import Detector
 from saccade.types import Detections, InputError, Labels
 
 VERSION = 2
 MANIFEST = "recordings.json"
 SEGMENT = 512  # frames whose detections wait in memory
-Rows = Int64[np.ndarray, "m"]
+FrameNumbers = Int64[np.ndarray, "m"]
 _LABEL_COLUMNS = tuple(field.name for field in fields(Labels))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """All that decides the answers about a recording, besides the recording itself."""
+    """Everything that decides the answers about a recording, besides the recording itself."""
 
     weights: str  # digest
     condition: Condition
@@ -41,10 +41,10 @@ class Task:
     classes: tuple[str, ...]
     label_rate_hz: float | None
     nearest: bool = False
-    step_us: int | None = None  # time per step that late answers suppose; None = there are none
+    step_us: int | None = None  # time per step of the latency-aware answers; None if none are requested
 
     def fingerprint(self, recording: LabelledRecording, detector: Detector) -> str:
-        """Of the task and of the recording: its labels and its windows tell it from others of the same name."""
+        """Hash of the task and the recording; labels and windows distinguish recordings of the same name."""
         ignored = ignored_of(recording)
         known = [VERSION, asdict(self), recording.name, ignored is not None]
         digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode())
@@ -58,18 +58,26 @@ class Task:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is known of a recording's answers without reading them."""
+    """Summary of the answers about a recording, stored beside them."""
 
     recording: str
     fingerprint: str
     frames: int  # that went through the network
     seconds: float
     recorded_s: float
-    steps: int = 0  # of a live stream: the windows of one phase
+    steps: int = 0  # that a live stream would make: the windows of one phase
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The answers of one complete evaluation under one condition."""
+
+    condition: Condition
+    recordings: tuple[Kept, ...]
 
 
 def digest_of(detector: Detector) -> str:
-    """The same for the same weights and settings, wherever they are."""
+    """Hash of the weights and the config, independent of file and device."""
     digest = hashlib.sha256(detector.config.to_json().encode())
     for name, value in sorted(detector.state_dict().items()):
         digest.update(name.encode())
@@ -81,7 +89,7 @@ def path_of(out: Path, condition: Condition, recording: str) -> Path:
     return out / condition.name / f"{recording}.npz"
 
 
-class Writer:
+class AnswerWriter:
     """Detections of a recording as they come; the file appears when it is complete."""
 
     def __init__(self, path: Path) -> None:
@@ -98,7 +106,7 @@ class Writer:
         if len(waiting) >= SEGMENT:
             self._write_segment(phase)
 
-    def finish(self, kept: Kept, recording: LabelledRecording, line: Timeline, rows: Rows, late: Rows | None) -> None:
+    def finish(self, kept: Kept, recording: LabelledRecording, line: Timeline, rows: FrameNumbers, late: FrameNumbers | None) -> None:
         """ROWS and LATE: which of the frames, in the order of phases and time, answers each instant, -1 = none."""
         for phase in sorted(self._waiting):
             self._write_segment(phase)
@@ -112,7 +120,7 @@ class Writer:
         self._write("kept", np.array(json.dumps(asdict(kept))))
         self._stack.close()
 
-    def __enter__(self) -> "Writer":
+    def __enter__(self) -> "AnswerWriter":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -143,11 +151,11 @@ class Writer:
 
 
 def read_kept(path: Path) -> Kept | None:
-    """None = nothing that can be used is there."""
+    """None if the file is missing or unusable."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            return Kept(**json.loads(str(arrays["kept"])))
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
+            return cast(Kept, from_plain(Kept, json.loads(str(arrays["kept"])), str(path)))
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
         return None
 
 
@@ -172,7 +180,7 @@ def read_answers(path: Path, kept: Kept) -> list[Answer]:
 
 
 def _labels(arrays: Any, what: str, instants_us: Instants) -> list[Labels]:
-    """Those of every instant; no list where the file has none of that kind."""
+    """The labels of every instant; an empty list if the file has none of that kind."""
     if f"{what}.t" not in arrays:
         return []
     every = Labels(**{name: arrays[f"{what}.{name}"] for name in _LABEL_COLUMNS if f"{what}.{name}" in arrays})
@@ -181,7 +189,7 @@ def _labels(arrays: Any, what: str, instants_us: Instants) -> list[Labels]:
 
 
 def ignored_of(recording: LabelledRecording) -> Labels | None:
-    """What the rules left out although it is there; None = nobody knows."""
+    """Labels of objects that are present but that the rules left out; None if they aren't known."""
     truth = getattr(recording, "truth", None)
     return None if truth is None else truth.ignored
 
@@ -192,24 +200,23 @@ def nothing_found() -> Detections:
 
 
 def write_manifest(out: Path, condition: Condition, kept: Sequence[Kept]) -> None:
-    """Which files are the answers of the newest evaluation: others may lie beside them from earlier ones."""
+    """List the files of the newest evaluation: older ones may lie beside them."""
     folder = out / condition.name
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(folder / MANIFEST) as temporary:
-        temporary.write_text(json.dumps({"condition": asdict(condition), "recordings": [asdict(one) for one in kept]}, indent=1))
+        temporary.write_text(json.dumps(to_plain(Manifest(condition, tuple(kept))), indent=1))
 
 
 def answers_at(out: Path, condition: Condition) -> Iterator[Answer]:
     """What `evaluate` kept in OUT, recording by recording in the order of time."""
     path = Path(out) / condition.name / MANIFEST
     try:
-        content: dict[str, Any] = json.loads(path.read_text())
-        listed = [Kept(**one) for one in content["recordings"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        manifest: Manifest = from_plain(Manifest, json.loads(path.read_text()), MANIFEST)
+    except (OSError, ValueError) as error:
         raise InputError(f"{path}: no complete evaluation of {condition.name} ({error!r:.100}); run `saccade evaluate` with it") from error
-    if content["condition"] != asdict(condition):
-        raise InputError(f"{path}: is of {content['condition']}, not of {condition}; evaluate again")
-    for kept in listed:
+    if manifest.condition != condition:
+        raise InputError(f"{path}: is of {manifest.condition}, not of {condition}; evaluate again")
+    for kept in manifest.recordings:
         yield from read_answers(path_of(Path(out), condition, kept.recording), kept)
 
 

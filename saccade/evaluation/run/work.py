@@ -1,39 +1,33 @@
-"""TASKS + RECORDINGS -> KEPT ANSWERS, in this process or in several; what is kept already isn't computed again."""
+"""TASKS + RECORDINGS -> KEPT ANSWERS, in this process or in several; answers that are already on disk aren't computed again."""
 
-import os
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import get_context, parent_process
+from functools import partial
 from pathlib import Path
-from queue import Empty
-from threading import Thread
-from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Int64
 
 from saccade.datasets.recording import LabelledRecording
-from saccade.evaluation.run.latency import newest_ready
 from saccade.evaluation.run.passes import Pass, lean, passes_of, run
-from saccade.evaluation.run.store import Kept, Task, Writer, path_of, read_kept
+from saccade.evaluation.run.store import AnswerWriter, Kept, Task, path_of, read_kept
 from saccade.evaluation.run.timeline import Timeline, sampling_of, timeline
-from saccade.machine import keep_freed_memory
+from saccade.machine import compiled, keep_freed_memory
 from saccade.model.detector import Detector
+from saccade.pool import report, spread
 from saccade.types import InputError
 from saccade.weights.load import load_detector, save_detector
 
-POLL_S = 0.5  # how often processes are asked how far they are
 Tick = Callable[[str, float], None]  # name of the condition, seconds of recording done since the last call
+NEVER_US = int(np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True)
-class Job:
+class RecordingBatch:
     """Recordings that go through the network together."""
 
     task: Task
@@ -51,80 +45,71 @@ class _Open:
     late: np.ndarray | None  # the frame of the first phase that is ready by each instant
     passes: list[Pass]
     runs: list[Pass]  # the same, without frames that no answer depends on
-    writer: Writer
+    writer: AnswerWriter
     recorded_s: float
     frames: int = 0
     seconds: float = 0.0
     over: set[int] = field(default_factory=set)
 
 
-class Interrupted(Exception):
-    """Another process asked this one to stop."""
-
-
-def work(detector: Detector, jobs: Sequence[Job], processes: int, tick: Tick) -> Iterator[tuple[Job, list[Kept]]]:
-    """Jobs as they are done. Each process computes with one thread, so that no number depends on how many there are."""
-    if processes == 1 or len(jobs) < 2:
+def work(detector: Detector, batches: Sequence[RecordingBatch], processes: int, tick: Tick) -> Iterator[tuple[RecordingBatch, list[Kept]]]:
+    """Batches as they are done. Each process computes with one thread, so that no number depends on how many there are."""
+    if min(processes, len(batches)) <= 1:
         with one_thread():
-            for job in jobs:
-                yield job, answer(detector, job, tick)
+            yield from spread(partial(answer, detector), batches, 1, heard=tick)
         return
-    context = get_context("spawn")  # a forked child may inherit locks of torch, h5py or numba in the middle of their use
-    stop, said = context.Event(), context.Queue()
     with tempfile.TemporaryDirectory() as folder:
         weights = Path(folder) / "detector.safetensors"
         save_detector(detector, weights)
         device = str(next(detector.parameters()).device)
-        with ProcessPoolExecutor(min(processes, len(jobs)), context, _begin, (weights, device, stop, said)) as pool:
-            left: dict[Future[list[Kept]], Job] = {pool.submit(_answer_there, job): job for job in jobs}
-            try:
-                while left:
-                    done, _ = wait(left, POLL_S, FIRST_COMPLETED)
-                    _pass_on(said, tick)
-                    for future in done:
-                        yield left.pop(future), future.result()
-            except BrokenProcessPool as error:
-                raise InputError(
-                    "evaluate: a process ended before its work did; is there enough memory? Try fewer processes, or a smaller batch; "
-                    "a second evaluation into the same folder goes on"
-                ) from error
-            finally:
-                stop.set()  # those under way end after the frames at hand
-                pool.shutdown(wait=True, cancel_futures=True)
+        yield from spread(_answer_here, batches, processes, heard=tick, begin=_begin, arguments=(weights, device), what="evaluate")
 
 
-def answer(detector: Detector, job: Job, tick: Tick) -> list[Kept]:
-    """The answers about the recordings of a job, kept in its folder; each file appears when it is complete."""
-    task = job.task
+_loaded: list[Detector] = []  # the detector of a process of the pool, loaded once
+
+
+def _begin(weights: Path, device: str) -> None:
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    _loaded.append(load_detector(weights, device))
+
+
+def _answer_here(batch: RecordingBatch) -> list[Kept]:
+    return answer(_loaded[0], batch)
+
+
+def answer(detector: Detector, batch: RecordingBatch) -> list[Kept]:
+    """The answers about the recordings of a batch, written into its folder; each file appears when it is complete."""
+    task = batch.task
     with ExitStack() as stack:
         done: dict[str, Kept] = {}
         opened: list[_Open] = []
-        for recording in job.recordings:
-            path = path_of(job.out, task.condition, recording.name)
+        for recording in batch.recordings:
+            path = path_of(batch.out, task.condition, recording.name)
             fingerprint = task.fingerprint(recording, detector)
             kept = read_kept(path)
             if kept is not None and kept.fingerprint == fingerprint:
                 done[recording.name] = kept
-                tick(task.condition.name, kept.recorded_s)
+                report(task.condition.name, kept.recorded_s)
             else:
-                opened.append(_open(detector, task, recording, fingerprint, stack.enter_context(Writer(path))))
+                opened.append(_open(detector, task, recording, fingerprint, stack.enter_context(AnswerWriter(path))))
         owners = [(one, phase) for one in opened for phase in range(len(one.runs))]
         started = time.perf_counter()
-        for found in run(detector, [one.runs[phase] for one, phase in owners], task.decoding, together=len(job.recordings)):
+        for found in run(detector, [one.runs[phase] for one, phase in owners], task.decoding, together=len(batch.recordings)):
             one, phase = owners[found.number]
             one.writer.add(phase, found.detections)
             one.seconds += time.perf_counter() - started
             one.frames += found.frames
             one.over |= {phase} if found.last else set()
             total = sum(len(part.phase.ends_us) for part in one.runs)
-            tick(task.condition.name, one.recorded_s * found.frames / max(total, 1))
+            report(task.condition.name, one.recorded_s * found.frames / max(total, 1))
             if len(one.over) == len(one.passes):
                 done[one.recording.name] = _finish(one)
             started = time.perf_counter()
-        return [done[recording.name] for recording in job.recordings]
+        return [done[recording.name] for recording in batch.recordings]
 
 
-def _open(detector: Detector, task: Task, recording: LabelledRecording, fingerprint: str, writer: Writer) -> _Open:
+def _open(detector: Detector, task: Task, recording: LabelledRecording, fingerprint: str, writer: AnswerWriter) -> _Open:
     config = detector.config
     line = timeline(recording, task.condition, config, task.label_rate_hz, task.nearest)
     passes = passes_of(recording, line, task.condition, config.window_us)
@@ -165,38 +150,39 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-_here: dict[str, Any] = {}  # what a process of the pool keeps between its jobs
+def ready_frames(ends_us: Int64[np.ndarray, "frames"], step_us: int) -> Int64[np.ndarray, "frames"]:
+    """When the answer of each frame is ready, NEVER_US for those that a newer frame overtook while the worker was busy.
+
+    A frame is ready STEP_US after the later of its end and the moment at which the worker is free.
+    """
+    if step_us < 0:
+        raise InputError(f"latency: step_us={step_us} must be 0 or more")
+    if len(ends_us) > 1 and (ends_us[1:] < ends_us[:-1]).any():
+        raise InputError("latency: the ends of frames must be in the order of time")
+    return _ready(np.ascontiguousarray(ends_us), int(step_us))
 
 
-def _begin(weights: Path, device: str, stop: Any, said: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the terminal: only the first one decides
-    Thread(target=_end_with_parent, daemon=True).start()
-    torch.set_num_threads(1)
-    keep_freed_memory()
-    _here.update(detector=load_detector(weights, device), stop=stop, said=said)
+def newest_ready(
+    ends_us: Int64[np.ndarray, "frames"], instants_us: Int64[np.ndarray, "instants"], step_us: int
+) -> Int64[np.ndarray, "instants"]:
+    """Number of the newest frame whose answer is ready at each instant, -1 = none yet. With a step of 0 the newest that has ended.
+
+    A quicker worker isn't always the better one at a single instant: it may have begun just before a frame that a slower one waited for.
+    """
+    ready_us = ready_frames(ends_us, step_us)
+    answered = np.flatnonzero(ready_us != NEVER_US)
+    place = np.searchsorted(ready_us[answered], instants_us, side="right") - 1
+    return np.where(place < 0, -1, np.append(answered, -1)[place])
 
 
-def _end_with_parent() -> None:
-    """A process whose parent was killed would wait for its next job for ever."""
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _answer_there(job: Job) -> list[Kept]:
-    def tick(name: str, seconds: float) -> None:
-        if _here["stop"].is_set():
-            raise Interrupted
-        _here["said"].put((name, seconds))
-
-    return answer(_here["detector"], job, tick)
-
-
-def _pass_on(said: Any, tick: Tick) -> None:
-    while True:
-        try:
-            name, seconds = said.get_nowait()
-        except Empty:
-            return
-        tick(name, seconds)
+@compiled
+def _ready(ends_us: np.ndarray, step_us: int) -> np.ndarray:
+    ready_us = np.full(len(ends_us), NEVER_US)
+    i, free_us = 0, ends_us[0] if len(ends_us) else 0
+    while i < len(ends_us):
+        start_us = max(ends_us[i], free_us)
+        while i + 1 < len(ends_us) and ends_us[i + 1] <= start_us:
+            i += 1
+        ready_us[i] = free_us = start_us + step_us
+        i += 1
+    return ready_us

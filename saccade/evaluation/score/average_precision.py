@@ -1,68 +1,43 @@
-"""LABELS + DETECTIONS -> SCORES: COCO's average precision, and the recall of objects that stand still."""
+"""ANSWERS -> METRICS: COCO's average precision, the recall of objects that stand still, and both by stillness and by speed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
+from itertools import pairwise
+from math import inf
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float64
 
-from saccade.evaluation.run.answers import Answer
-from saccade.evaluation.score.columns import Columns, areas, columns_of
-from saccade.evaluation.score.library import tally_by_library
+from saccade.evaluation.result import Answer, Metrics, Part
+from saccade.evaluation.score.coco import FlatAnswers, areas, flatten, found, precision_recall
 from saccade.evaluation.score.protocol import Protocol
-from saccade.evaluation.score.tally import found, tally
 from saccade.files import NAN
 from saccade.types import Detections, InputError, Labels
 
 STILL_US = 250_000  # objects without events of their own for longer than this are seen by memory alone
 SIZES = ((0.0, 32.0**2), (32.0**2, 96.0**2), (96.0**2, 1e10))  # square pixels, both ends included: COCO's small, medium, large
-
-Method = Literal["compiled", "library"]
-
-
-@dataclass(frozen=True)
-class Scores:
-    """In percent; NaN where there is nothing to count."""
-
-    mAP: float  # COCO's: mean over IoU 0.50 to 0.95 and over the classes that have labels
-    ap50: float
-    ap75: float
-    classes: dict[str, float]  # mAP of each
-    recall: float  # of all labels: a detection of their class overlaps by at least half
-    recall_still: float  # of labels that have been still for more than a quarter of a second
-    frames: int
-    labels: int
-    still: int
-    ap_small: float = NAN  # mAP of boxes up to 32 x 32 pixels in area ...
-    ap_medium: float = NAN
-    ap_large: float = NAN  # ... and from 96 x 96 on
-    ar1: float = NAN  # recall, mean over the overlaps and classes, by the best detection of each class and frame ...
-    ar10: float = NAN
-    ar100: float = NAN  # ... and by the best hundred
-    ignored: int = 0  # labels whose finding is neither right nor wrong
+STILL_EDGES_S = (0.0, 0.05, 0.25, 0.5, 1.0, 2.0, inf)
+SPEED_EDGES_PX_S = (0.0, 1.0, 10.0, 25.0, 50.0, 100.0, inf)
 
 
-def average_precision(
-    labels: Sequence[Labels], detections: Sequence[Detections], classes: Sequence[str], *, method: Method = "compiled"
-) -> Scores:
+def average_precision(labels: Sequence[Labels], detections: Sequence[Detections], classes: Sequence[str]) -> Metrics:
     """Of labelled frames, each with its labels (maybe none) and its detections; all of them count."""
     if len(labels) != len(detections):
         raise InputError(f"average_precision: {len(labels)} labelled frames, but detections of {len(detections)}")
     answers = [Answer("", guess.time_us, truth, guess) for truth, guess in zip(labels, detections, strict=True)]
-    return scores_of(columns_of(answers, len(classes)), classes, method)
+    return metrics_of(flatten(answers, len(classes)), classes)
 
 
-def score(answers: Sequence[Answer], classes: Sequence[str], protocol: Protocol, *, method: Method = "compiled") -> Scores:
+def score(answers: Sequence[Answer], classes: Sequence[str], protocol: Protocol) -> Metrics:
     """Of all that counts under the protocol. Its ranking, threshold and NMS were applied when the detections were decoded.
 
     Equal scores rank in the order of the answers, as in COCO's own tool: give them in one order to get one number.
     """
-    return scores_of(columns_of(answers, len(classes), protocol), classes, method)
+    return metrics_of(flatten(answers, len(classes), protocol), classes)
 
 
-def score_late(answers: Sequence[Answer], classes: Sequence[str], protocol: Protocol) -> Scores | None:
-    """Latency-aware: labels against what was ready by then. None = nobody asked for that."""
+def score_late(answers: Sequence[Answer], classes: Sequence[str], protocol: Protocol) -> Metrics | None:
+    """Latency-aware: labels against what was ready by then. None if no latency was requested."""
     late = [replace(answer, detections=answer.late) for answer in answers if answer.late is not None]
     if not late:
         return None
@@ -74,26 +49,24 @@ def score_late(answers: Sequence[Answer], classes: Sequence[str], protocol: Prot
     return score(late, classes, protocol)
 
 
-def scores_of(columns: Columns, classes: Sequence[str], method: Method = "compiled") -> Scores:
-    """Method: `library` works out precision and recall by faster-coco-eval, to compare with."""
-    if method not in ("compiled", "library"):
-        raise InputError(f"scores: unknown method={method!r}; expected compiled or library")
-    count = tally if method == "compiled" else tally_by_library
-    counted, judged = ~columns.ignored, ~columns.uncertain
-    every = count(columns, counted, judged)
-    label_areas, detection_areas = areas(columns.labels), areas(columns.boxes)
+def metrics_of(answers: FlatAnswers, classes: Sequence[str]) -> Metrics:
+    """All numbers of the answers of one condition, or of one validation."""
+    counted, judged = ~answers.ignored, ~answers.uncertain
+    every = precision_recall(answers, counted, judged)
+    label_areas, detection_areas = areas(answers.labels), areas(answers.boxes)
     sizes = [
-        count(columns, counted & _within(label_areas, limits), judged & _within(detection_areas, limits)).precision for limits in SIZES
+        precision_recall(answers, counted & _within(label_areas, limits), judged & _within(detection_areas, limits)).precision
+        for limits in SIZES
     ]
-    hit, still = found(columns)[counted], (columns.still_us > STILL_US)[counted]
-    return Scores(
+    hit, still = found(answers)[counted], (answers.still_us > STILL_US)[counted]
+    return Metrics(
         mAP=percent(every.precision),
         ap50=percent(every.precision[0]),
         ap75=percent(every.precision[5]),
         classes={name: percent(every.precision[:, :, index]) for index, name in enumerate(classes)},
         recall=percent(hit),
         recall_still=percent(hit[still]),
-        frames=columns.frames,
+        frames=answers.frames,
         labels=len(hit),
         still=int(still.sum()),
         ap_small=percent(sizes[0]),
@@ -102,17 +75,52 @@ def scores_of(columns: Columns, classes: Sequence[str], method: Method = "compil
         ar1=percent(every.recall[0]),
         ar10=percent(every.recall[1]),
         ar100=percent(every.recall[2]),
-        ignored=int(columns.ignored.sum()),
+        ignored=int(answers.ignored.sum()),
     )
 
 
 def found_labels(labels: Labels, detections: Detections) -> Bool[np.ndarray, "labels"]:
     """For every label of a frame whether a detection of its class is its own, overlapping it by at least half."""
     classes = 1 + max(int(ids.max(initial=0)) for ids in (labels.classes, detections.classes))
-    order = np.argsort(labels.classes, kind="stable")  # of columns
+    order = np.argsort(labels.classes, kind="stable")  # that of `flatten`
     result = np.zeros(len(labels), np.bool_)
-    result[order] = found(columns_of([Answer("", detections.time_us, labels, detections)], classes))
+    result[order] = found(flatten([Answer("", detections.time_us, labels, detections)], classes))
     return result
+
+
+def parts_by_still(answers: FlatAnswers, edges_s: Sequence[float] = STILL_EDGES_S) -> tuple[Part, ...]:
+    """By the seconds since the object last made events of its own; none if no label knows them."""
+    return parts(answers, answers.still_us / 1e6, edges_s)
+
+
+def parts_by_speed(answers: FlatAnswers, edges_px_s: Sequence[float] = SPEED_EDGES_PX_S) -> tuple[Part, ...]:
+    """By the object's own speed in pixels per second; none if no label knows it."""
+    return parts(answers, answers.speed_px_s, edges_px_s)
+
+
+def parts(answers: FlatAnswers, values: Float64[np.ndarray, "labels"], edges: Sequence[float]) -> tuple[Part, ...]:
+    """The labels whose value lies in [low, high), for every two neighbouring edges.
+
+    AP ignores all other labels: a detection that finds one of them is neither right nor wrong, and one that finds none is wrong in every
+    part. Recall is the share of the part in what is found of all labels together, so the parts' recalls add up to the whole one's.
+    """
+    if len(edges) < 2 or not (np.diff(edges) > 0).all():
+        raise InputError(f"parts: edges {tuple(edges)} must rise, and be two at least")
+    counted = ~answers.ignored
+    if np.isnan(values[counted]).all():
+        return ()
+    hit, judged = found(answers), ~answers.uncertain
+    result = []
+    for low, high in pairwise(edges):
+        own = counted & (values >= low) & (values < high)
+        result.append(Part(low, high, percent(precision_recall(answers, own, judged).precision), percent(hit[own]), int(own.sum())))
+    return tuple(result)
+
+
+def curves(answers: FlatAnswers, classes: Sequence[str]) -> dict[str, tuple[float, ...]]:
+    """For every class that has labels the best precision (0 to 1) at recall 0, 0.01 ... 1 or above, at an overlap of one half."""
+    precision = precision_recall(answers, ~answers.ignored, ~answers.uncertain).precision[0]
+    return {name: tuple(precision[:, index].tolist()) for index, name in enumerate(classes) if not np.isnan(precision[0, index])}
 
 
 def percent(values: np.ndarray) -> float:

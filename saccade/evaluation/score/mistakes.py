@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from saccade.evaluation.run.answers import Answer
+from saccade.evaluation.result import Answer
 from saccade.evaluation.score.average_precision import found_labels
 from saccade.evaluation.score.protocol import Protocol, judge
 from saccade.types import Detections, Labels

@@ -10,7 +10,7 @@ from jaxtyping import Bool
 from saccade.datasets import rules
 from saccade.datasets.recording import Dataset
 from saccade.datasets.rules import LabelRules
-from saccade.evaluation.run.answers import Answer
+from saccade.evaluation.result import Answer
 from saccade.types import Boxes, Detections, InputError, Labels
 
 SLACK_PX = 1e-3  # float32 corners don't hold a side to the last digit; a box of exactly the least side stays

@@ -1,137 +1,180 @@
-"""NUMBERS -> CHARTS of the report: lines as SVG, bars as HTML. Colours come from the page's style, so that they suit light and dark."""
+"""SCORES -> CHARTS by matplotlib: lines over the rate for rates.png, for the report (as SVG inside the page) and for the experiments."""
 
+import io
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
-from saccade.evaluation.result import Part
-from saccade.evaluation.show.markup import Markup, element, joined
-from saccade.evaluation.show.table import number
+from saccade.evaluation.result import Evaluation, Series
+from saccade.evaluation.show.table import described, lines_of
+from saccade.files import replacing
+from saccade.types import InputError
 
-WIDTH, HEIGHT = 460, 300
-LEFT, RIGHT, TOP, BOTTOM = 44, 14, 14, 46
-STYLES = 6  # in the style sheet, numbered from 1: a colour, a dash and a marker each
-REFERENCE = 0  # ... and a grey one, of what the others are compared with
+# For light paper, told apart also by the colour blind; the report's style sheet has brighter ones of the same names for dark pages.
+COLOURS = {"#7b8089": "s0", "#0067a5": "s1", "#c2470c": "s2", "#00795c": "s3", "#a3427f": "s4", "#866700": "s5", "#4c4fb5": "s6"}
+SOFT, RULE = "#5c626c", "#e3e4e0"  # of words and axes, of grid lines
+_GREY, *_INKS = COLOURS
+_VARIABLES = {**COLOURS, SOFT: "soft", RULE: "rule"}
+_DASHES = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))  # dashes and markers tell lines apart in black and white
+_MARKERS = "os^DvPX"
+REFERENCE = MappingProxyType(
+    {"color": _GREY, "linestyle": (0, (0.5, 2)), "marker": ".", "linewidth": 2}
+)  # what the others are compared with
+SUFFIXES = (".png", ".svg")
+LARGE, SMALL = (460, 290), (330, 225)  # pixels of charts of the report
 
 
 @dataclass(frozen=True)
 class Line:
     name: str
     points: tuple[tuple[float, float], ...]
-    style: int = 1  # as `style_of` gives it
+    style: Mapping[str, Any] = field(default_factory=dict)  # keyword arguments of matplotlib's `plot`
 
 
-@dataclass(frozen=True)
-class Axis:
-    label: str
-    low: float
-    high: float
-    ticks: tuple[float, ...]
-    logarithmic: bool = False
-
-    def place(self, value: float) -> float:
-        """0 at the low end, 1 at the high one."""
-        low, high, value = (math.log(item) if self.logarithmic else item for item in (self.low, self.high, value))
-        return (value - low) / (high - low)
-
-
-def style_of(place: int) -> int:
+def style_of(place: int) -> dict[str, Any]:
     """Of the series number PLACE, the same in every chart."""
-    return place % STYLES + 1
+    dash, marker = _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)]
+    return {"color": _INKS[place % len(_INKS)], "linestyle": dash, "marker": marker, "linewidth": 2}
 
 
-def percent_axis(label: str, values: Sequence[float]) -> Axis:
-    """From 0 to the next round number: a cut axis would make small differences look large."""
-    largest = max((value for value in values if math.isfinite(value)), default=0.0)
-    step = next(step for step in (2, 5, 10, 20) if step == 20 or largest <= 5 * step)
-    high = min(100, max(step, step * math.ceil(largest / step)))
-    return Axis(label, 0, high, tuple(range(0, high + 1, step)))
+def css_colour(style: Mapping[str, Any]) -> str:
+    """The colour of a style as the variable of the report's style sheet."""
+    return f"var(--{_VARIABLES[style['color']]})"
 
 
-def rate_axis(rates_hz: Sequence[float]) -> Axis:
-    """Logarithmic; every rate has its tick unless it would touch its neighbour's."""
+def rate_lines(named: Sequence[tuple[str, Series]], score: str) -> list[Line]:
+    """A line per series: a field of its metrics over the rate."""
+    return [
+        Line(name, tuple((result.condition.rate_hz, getattr(result.scores, score)) for result in series.results), style_of(place))
+        for place, (name, series) in enumerate(named)
+    ]
+
+
+def has_points(lines: Sequence[Line]) -> bool:
+    return any(math.isfinite(y) for line in lines for _, y in line.points)
+
+
+def draw_lines(axes: Any, lines: Sequence[Line], *, markers: bool = True) -> None:
+    """The points that are numbers; a lone one has its marker in any case."""
+    for line in lines:
+        x, y = [[point[axis] for point in line.points if all(map(math.isfinite, point))] for axis in (0, 1)]
+        style = dict(line.style) if markers or len(x) == 1 else {**line.style, "marker": ""}
+        axes.plot(x, y, label=line.name, clip_on=False, **style)
+    axes.grid(axis="y", color=RULE, clip_on=False)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_over_rates(axes: Any, lines: Sequence[Line], rates_hz: Sequence[float]) -> None:
+    """Lines over a logarithmic rate; every rate has its number unless it would touch its neighbour's."""
+    draw_lines(axes, lines)
     rates = sorted(set(rates_hz))
     low, high = (rates[0], rates[-1]) if len(rates) > 1 else (rates[0] / 2, rates[0] * 2)
-    axis = Axis("frames per second", low / 1.08, high * 1.08, (), True)
-    ticks: list[float] = []
+    numbered: list[float] = []
     for rate in rates:
-        if not ticks or axis.place(rate) - axis.place(ticks[-1]) > 0.06:
-            ticks.append(rate)
-    return Axis(axis.label, axis.low, axis.high, tuple(ticks), True)
+        if not numbered or math.log(rate / numbered[-1]) > 0.06 * math.log(high / low):
+            numbered.append(rate)
+    axes.set(xscale="log", xlabel="frames per second", xlim=(low / 1.08, high * 1.08))
+    axes.set_xticks(numbered, [f"{rate:g}" for rate in numbered])
+    axes.minorticks_off()
 
 
-def line_chart(title: str, lines: Sequence[Line], x: Axis, y: Axis, *, markers: bool = True) -> Markup:
-    """A figure with a title; hovering a marker tells its value."""
-    width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-
-    def at(point: tuple[float, float]) -> tuple[float, float]:
-        return round(LEFT + width * x.place(point[0]), 1), round(TOP + height * (1 - y.place(point[1])), 1)
-
-    parts = []
-    for tick in y.ticks:
-        _, level = at((x.low, tick))
-        parts.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=level, y2=level, class_="grid" if tick != y.low else "axis"))
-        parts.append(element("text", f"{tick:g}", x=LEFT - 8, y=level + 4, text_anchor="end"))
-    for tick in x.ticks:
-        column, level = at((tick, y.low))
-        parts.append(element("line", x1=column, x2=column, y1=level, y2=level + 5, class_="axis"))
-        parts.append(element("text", f"{tick:g}", x=column, y=level + 19, text_anchor="middle"))
-    parts.append(element("text", x.label, x=LEFT + width / 2, y=HEIGHT - 6, text_anchor="middle", class_="label"))
-    for line in lines:
-        points = [point for point in line.points if all(map(math.isfinite, point))]
-        drawn = [at(point) for point in points]
-        if len(drawn) > 1:
-            parts.append(element("polyline", points=" ".join(f"{a:g},{b:g}" for a, b in drawn), class_=f"line s{line.style}"))
-        if markers or len(drawn) == 1:
-            hints = [f"{line.name}: {point[1]:.1f} at {point[0]:g}" for point in points]
-            parts += [_marker(line.style, *place, element("title", hint)) for place, hint in zip(drawn, hints, strict=True)]
-    picture = element("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=f"{title}: {y.label} over {x.label}")
-    return element("figure", element("figcaption", title, element("small", f" {y.label}")), picture, class_="chart")
+def rates_chart(lines: Sequence[Line], rates_hz: Sequence[float]) -> str:
+    """SVG of scores in percent over the rate, from 0: a cut axis would make small differences look large."""
+    figure, axes = _chart(*LARGE)
+    draw_over_rates(axes, lines, rates_hz)
+    largest = max((y for line in lines for _, y in line.points if math.isfinite(y)), default=0.0)
+    step = next(step for step in (2, 5, 10, 20) if step == 20 or largest <= 5 * step)
+    _percent_axis(axes.yaxis, min(100, max(step, step * math.ceil(largest / step))), step)
+    return _svg(figure)
 
 
-def legend(lines: Sequence[tuple[str, int]]) -> Markup:
-    """Names of (line, style), each beside its colour, dash and marker."""
-
-    def swatch(style: int) -> Markup:
-        stroke = element("line", x1=0, x2=34, y1=7, y2=7, class_=f"line s{style}")
-        return element("svg", stroke, _marker(style, 17, 7), viewBox="0 0 34 14", width=34, height=14, aria_hidden="true")
-
-    return element("ul", *(element("li", swatch(style), " ", name) for name, style in lines), class_="legend")
-
-
-def bars(title: str, unit: str, score: str, groups: Sequence[tuple[str, int, tuple[Part, ...]]]) -> Markup:
-    """For every part a row with its range and label count, and in it a bar of SCORE (ap or recall) per (name, style, parts)."""
-    rows = []
-    ranges = dict.fromkeys((part.low, part.high) for _, _, parts in groups for part in parts)
-    for low, high in sorted(ranges):
-        found = [(name, style, part) for name, style, parts in groups for part in parts if (part.low, part.high) == (low, high)]
-        drawn = []
-        for name, style, part in found:
-            value = getattr(part, score)
-            length = 0.0 if math.isnan(value) else min(max(value, 0.0), 100.0)
-            fill = element("span", style=f"width:{length:.1f}%")
-            track = element("span", fill, class_="track")
-            drawn.append(element("div", track, element("b", number(value)), class_=f"bar s{style}", title=f"{name}: {number(value)}"))
-        labels = max(part.labels for _, _, part in found)
-        count = element("small", f"{labels:,} label" + ("" if labels == 1 else "s"))
-        rows.append(element("tr", element("th", _span(low, high, unit), count, scope="row"), element("td", *drawn)))
-    return element("table", element("caption", title), element("tbody", *rows), class_="bars")
+def curves_chart(lines: Sequence[Line]) -> str:
+    """SVG of precision over recall, both in percent."""
+    figure, axes = _chart(*SMALL)
+    draw_lines(axes, lines, markers=False)
+    axes.set_xlabel("recall, %")
+    for axis in (axes.xaxis, axes.yaxis):
+        _percent_axis(axis, 100, 20)
+    return _svg(figure)
 
 
-def _span(low: float, high: float, unit: str) -> str:
-    if math.isinf(high):
-        return f"over {low:g} {unit}"
-    return f"up to {high:g} {unit}" if low <= 0 else f"{low:g} to {high:g} {unit}"
+def swatch(style: Mapping[str, Any]) -> str:
+    """SVG of a short piece of a line, for a legend in HTML."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    figure = Figure(figsize=(34 / 72, 14 / 72))
+    place = figure.transFigure
+    figure.add_artist(Line2D([0.02, 0.98], [0.5, 0.5], **{**style, "marker": ""}, transform=place))
+    figure.add_artist(Line2D([0.5], [0.5], **style, transform=place))
+    return _svg(figure)
 
 
-def _marker(style: int, x: float, y: float, *children: str) -> Markup:
-    """A shape per style, for those who can't tell the colours."""
-    kind = f"marker s{style}"
-    shape = style % 4
-    if shape == 1:
-        return element("circle", *children, cx=x, cy=y, r=4.5, class_=kind)
-    if shape == 2:
-        return element("rect", *children, x=x - 4, y=y - 4, width=8, height=8, class_=kind)
-    corners = [(0, -5.5), (5, 4), (-5, 4)] if shape == 3 else [(0, -5.5), (5.5, 0), (0, 5.5), (-5.5, 0)]
-    path = joined("M", "L".join(f"{x + dx:g},{y + dy:g}" for dx, dy in corners), "Z")
-    return element("path", *children, d=path, class_=kind)
+def plot_rates(evaluation: Evaluation, path: Path, beside: Sequence[Evaluation] = ()) -> None:
+    """Write mAP and the recall of hidden objects over the rate, with a caption that says weights, data set and protocol."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path}: unknown suffix {path.suffix!r}; expected {' or '.join(SUFFIXES)}")
+    if not evaluation.results:
+        raise InputError(f"{path}: an evaluation without results; nothing to plot")
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    rates = [result.condition.rate_hz for one in (evaluation, *beside) for result in one.results]
+    names = {"mAP": "mAP, %", "recall_still": "Recall of hidden objects, %"}
+    for axes, (score, label) in zip(figure.subplots(1, 2), names.items(), strict=True):
+        draw_over_rates(axes, rate_lines(lines_of(evaluation, *beside), score), rates)
+        axes.set_title(label, loc="left", fontsize=11)
+        axes.set_ylim(bottom=0)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    legend = figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
+    caption = figure.supxlabel(
+        f"{described(evaluation, *beside)}; hidden: no events for over 0.25 s", fontsize=8, color="#555555", wrap=True
+    )
+    for words in (caption, *legend.get_texts()):
+        words.set_parse_math(False)  # names are no formulas: a lone $ in a path must not be set as mathematics
+    with replacing(path) as temporary, matplotlib.rc_context({"svg.hashsalt": "saccade", "svg.fonttype": "none"}):
+        kind = path.suffix.lstrip(".").lower()
+        figure.savefig(temporary, dpi=150, format=kind, metadata={"Date": None} if kind == "svg" else None)
+
+
+def _chart(width: int, height: int) -> tuple[Any, Any]:
+    """A figure of the report and its axes, without frame and ticks."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
+    axes = figure.subplots()
+    axes.spines["left"].set_visible(False)
+    axes.spines["bottom"].set_color(SOFT)
+    axes.tick_params(length=0, colors=SOFT, labelsize=12, pad=6)
+    axes.xaxis.label.set(color=SOFT, fontsize=12)
+    return figure, axes
+
+
+def _percent_axis(axis: Any, high: int, step: int) -> None:
+    axis.axes.set(**{f"{axis.axis_name}lim": (0, high), f"{axis.axis_name}ticks": range(0, high + 1, step)})
+
+
+def _svg(figure: Any) -> str:
+    """SVG to stand inside a page: the same for the same figure, colours by the page's variables, and no id that another one may have."""
+    import matplotlib
+
+    written = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "saccade", "svg.fonttype": "none"}):
+        figure.savefig(written, format="svg", transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    text = written.getvalue()
+    view = re.search(r'viewBox="[^"]*"', text)
+    assert view is not None
+    body = text[text.index("</defs>") + len("</defs>") :]  # after the style sheet, which would be the whole page's
+    body = re.sub(r'<g id="[^"]*"', "<g", body).replace("xlink:href", "href")
+    body = re.sub(r"font-family: [^;]*; ", "", body)
+    for colour, name in _VARIABLES.items():
+        body = body.replace(colour, f"var(--{name})")
+    return f'<svg {view[0]} aria-hidden="true">{body}'

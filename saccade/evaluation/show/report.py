@@ -1,36 +1,43 @@
-"""EVALUATION -> one HTML file that works offline: tables, charts, and the worst mistakes as pictures. No script, no other file."""
+"""EVALUATION -> one HTML file that works offline: tables, charts, and the worst mistakes as pictures. No script, no other file.
 
+What it says is worked out here; how it is laid out is report.html, a jinja2 template, and report.css.
+"""
+
+import base64
+import io
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from saccade.evaluation.result import Evaluation, Result, Series
-from saccade.evaluation.score.mistakes import SURE
-from saccade.evaluation.show.charts import REFERENCE, Axis, Line, bars, legend, line_chart, percent_axis, rate_axis, style_of
-from saccade.evaluation.show.gallery import Gallery, pictures
-from saccade.evaluation.show.markup import Markup, element
-from saccade.evaluation.show.table import NOTHING, Table, conditions_table, cost_table, lines_of, number, rates_table, significant
+import numpy as np
+from jaxtyping import UInt8
+
+from saccade.evaluation.result import Evaluation, Part, Result, Series
+from saccade.evaluation.run.condition import Condition
+from saccade.evaluation.score.mistakes import SURE, Mistake
+from saccade.evaluation.show import charts
+from saccade.evaluation.show.charts import REFERENCE, Line, css_colour, has_points, rate_lines, style_of
+from saccade.evaluation.show.table import NOTHING, TextTable, conditions_table, cost_table, lines_of, number, rates_table, significant
 from saccade.files import replacing
 from saccade.types import InputError
 
-STYLE = Path(__file__).with_name("report.css")
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"  # a browser refuses whatever isn't in the file
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
-NOTES = {
-    "mAP": "COCO's average precision, the mean over overlaps from 0.50 to 0.95 and over the classes, in percent. Every rate is scored at "
-    "the same label times; the answer to a label is the newest frame that ended by then.",
-    "mean drop": "mAP at the training rate minus the mean of the mAP at all higher rates, as the paper has it.",
-    "retention": "mAP at the highest rate in percent of the mAP at the training rate.",
-    "hidden": "Recall of objects that have made no events of their own for over 0.25 s: only a memory can find them.",
-    "small, medium, large": "Boxes of an area below 32 x 32 pixels, up to 96 x 96, and beyond, as COCO divides them.",
-    "AR": "Recall by the best hundred detections of each class and frame, the mean over the same overlaps and classes as mAP.",
-    "streaming AP": "mAP when each label is compared with the newest detection that would have been ready by then, computing included.",
-    "age": "Mean time from the end of the answering frame to the label.",
-    "× real time": "Seconds of recording per second of computing, recordings in batches; one step, ms: a single frame alone.",
-    "sliding, disjoint, shrunk": "Sliding windows keep their length and overlap at higher rates; disjoint ones are as long as the step; "
-    "shrunk ones are short, too, but come once per training window, and the events between them are never seen.",
-    "direct, interleaved": "Direct: a frame continues from the one before. Interleaved: from the one that ended a training window before.",
-}  # fmt: skip
+# XML forbids these characters, and a file name may hold them; halves of surrogate pairs stand for bytes that were no UTF-8.
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+@dataclass(frozen=True, eq=False)
+class Gallery:
+    """The worst mistakes of one condition, each with a picture of the events that led to it."""
+
+    condition: Condition
+    false: Sequence[tuple[Mistake, UInt8[np.ndarray, "H W 3"]]]
+    missed: Sequence[tuple[Mistake, UInt8[np.ndarray, "H W 3"]]]
 
 
 def write_report(path: Path, evaluation: Evaluation, gallery: Gallery | None = None, beside: Sequence[Evaluation] = ()) -> None:
@@ -44,33 +51,57 @@ def report(evaluation: Evaluation, gallery: Gallery | None = None, beside: Seque
     if not evaluation.results:
         raise InputError(f"{evaluation.weights}: an evaluation without results; give at least one rate")
     several = (evaluation, *beside)
-    title = f"{' and '.join(one.model for one in several)} on {evaluation.dataset}"
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("title", f"{title}: evaluation"),
-        element("style", Markup(STYLE.read_text(encoding="utf-8"))),
+    named, chosen = lines_of(*several), detailed(*several)
+    return (
+        environment()
+        .get_template("report.html")
+        .render(
+            title=f"{' and '.join(one.model for one in several)} on {evaluation.dataset}",
+            evaluation=evaluation,
+            weights=", ".join(one.weights for one in several),
+            metrics=evaluation.results[0].scores,
+            tiles=_tiles(evaluation.series[0]),
+            series=[(name, style_of(place)) for place, (name, _) in enumerate(named)],
+            rate_charts=_rate_charts(named),
+            rates=rates_table(*several),
+            breakdowns=_breakdowns(chosen),
+            chosen=[(name, style) for name, style, _ in chosen],
+            curve_charts=_curve_charts(evaluation.classes, chosen),
+            class_scores=_class_table(evaluation.classes, chosen),
+            gallery=gallery,
+            sure=SURE,
+            mistakes=_pictures(gallery, evaluation.classes) if gallery else [],
+            conditions=conditions_table(*several),
+            costs=cost_table(*several),
+        )
     )
-    sections = (
-        _header(title, *several),
-        _rates(*several),
-        _parts(several, "by_still_s", "s", "Hidden objects", "By the time since the object last made events of its own."),
-        _parts(several, "by_speed_px_s", "px/s", "Speed", "By the speed of the object in the picture."),
-        _classes(*several),
-        _gallery(evaluation, gallery),
-        _tabled("All scores", "", conditions_table(*several)),
-        _tabled("Cost", "", cost_table(*several)),
-        _notes(),
-    )
-    body = element("body", element("main", *sections))
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
-def detailed(*evaluations: Evaluation) -> list[tuple[str, int, Result]]:
+def environment() -> "Environment":
+    """Of the template: whatever isn't the template's own text is escaped, and characters that XML forbids are replaced."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def finalize(value: Any) -> Any:
+        return _UNPRINTABLE.sub("\ufffd", value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters["number"] = number
+    made.globals.update(swatch=lambda style: Markup(charts.swatch(style)), colour=css_colour)
+    return made
+
+
+def detailed(*evaluations: Evaluation) -> list[tuple[str, Mapping[str, Any], Result]]:
     """(name, style, result) of what is looked at closely: every series at its highest rate, and before them the training rate."""
-    chosen = []
+    chosen: list[tuple[str, Mapping[str, Any], Result]] = []
     lines = lines_of(*evaluations)
     (name, first), *_ = lines
     if first.trained is not None and first.trained is not first.fastest:
@@ -80,21 +111,8 @@ def detailed(*evaluations: Evaluation) -> list[tuple[str, int, Result]]:
     return chosen
 
 
-def _header(title: str, evaluation: Evaluation, *beside: Evaluation) -> Markup:
-    scores = evaluation.results[0].scores
-    facts = {
-        "Weights": element("code", ", ".join(one.weights for one in (evaluation, *beside))),
-        "Data set": f"{evaluation.dataset}, {evaluation.split}, {evaluation.recordings:,} recording{'s' * (evaluation.recordings != 1)}",
-        "Labels": f"{scores.labels:,} at {scores.frames:,} instants" + (f", {scores.still:,} of them hidden" if scores.still else ""),
-        "Classes": ", ".join(evaluation.classes),
-        "Protocol": evaluation.protocol,
-    }
-    listed = (item for name, value in facts.items() for item in (element("dt", name), element("dd", value)))
-    return element("header", element("h1", title), element("dl", *listed, class_="facts"), _tiles(evaluation.series[0]))
-
-
-def _tiles(series: Series) -> Markup:
-    """What one wants to know first, of the first series."""
+def _tiles(series: Series) -> list[tuple[str, str, str]]:
+    """(value, name, note): what one wants to know first, of the first series."""
     fastest, trained = series.fastest, series.trained
     rate = f"{fastest.condition.rate_hz:g} Hz"
     tiles = []
@@ -107,65 +125,28 @@ def _tiles(series: Series) -> Markup:
     if not math.isnan(fastest.scores.recall_still):
         tiles.append((number(fastest.scores.recall_still, unit=" %"), f"hidden recall at {rate}", "objects without events for over 0.25 s"))
     speed = significant(fastest.cost.times_real_time)
-    tiles.append(
-        (speed if speed == NOTHING else f"{speed} ×", f"real time at {rate}", f"{significant(fastest.cost.frames_per_s)} frames/s")
-    )
-    drawn = (
-        element("div", element("b", value), element("span", name), element("small", note), class_="tile") for value, name, note in tiles
-    )
-    return element("div", *drawn, class_="tiles")
+    speed = speed if speed == NOTHING else f"{speed} ×"
+    return [*tiles, (speed, f"real time at {rate}", f"{significant(fastest.cost.frames_per_s)} frames/s")]
 
 
-def _rates(*evaluations: Evaluation) -> Markup:
-    named = lines_of(*evaluations)
+def _rate_charts(named: Sequence[tuple[str, Series]]) -> list[tuple[str, Any]]:
+    """(title, SVG)."""
+    from markupsafe import Markup
 
-    def lines(score: str) -> list[Line]:
-        return [
-            Line(name, tuple((result.condition.rate_hz, getattr(result.scores, score)) for result in series.results), style_of(place))
-            for place, (name, series) in enumerate(named)
-        ]
-
-    x = rate_axis([result.condition.rate_hz for one in evaluations for result in one.results])
-    charts = []
-    for title, score in (("mAP", "mAP"), ("Hidden recall", "recall_still")):
-        values = lines(score)
-        if any(math.isfinite(y) for line in values for _, y in line.points):
-            charts.append(line_chart(title, values, x, percent_axis("%", [y for line in values for _, y in line.points])))
-    return _section(
-        "Scores by rate",
-        "The same weights at every rate, scored at the same label times.",
-        element("div", *charts, class_="pair"),
-        legend([(name, style_of(place)) for place, (name, _) in enumerate(named)]),
-        _table(rates_table(*evaluations)),
-    )
+    rates = [result.condition.rate_hz for _, series in named for result in series.results]
+    drawn = [(title, rate_lines(named, score)) for title, score in (("mAP", "mAP"), ("Hidden recall", "recall_still"))]
+    return [(title, Markup(charts.rates_chart(lines, rates))) for title, lines in drawn if has_points(lines)]
 
 
-def _parts(evaluations: Sequence[Evaluation], name: str, unit: str, title: str, intro: str) -> Markup:
-    groups = [(label, style, getattr(result, name)) for label, style, result in detailed(*evaluations) if getattr(result, name)]
-    if not groups:
-        return Markup("")
-    drawn = [bars("Recall, %", unit, "recall", groups), bars("AP, %", unit, "ap", groups)]
-    return _section(title, intro, element("div", *drawn, class_="pair"), legend([(label, style) for label, style, _ in groups]))
+def _curve_charts(classes: Sequence[str], chosen: Sequence[tuple[str, Mapping[str, Any], Result]]) -> list[tuple[str, Any]]:
+    """(class, SVG)."""
+    from markupsafe import Markup
 
-
-def _classes(evaluation: Evaluation, *beside: Evaluation) -> Markup:
-    chosen = detailed(evaluation, *beside)
-    header = ("mAP", *evaluation.classes, "small", "medium", "large")
-    rows = []
-    for name, _, result in chosen:
-        sizes = (result.scores.ap_small, result.scores.ap_medium, result.scores.ap_large)
-        rows.append((name, *map(number, (*(result.scores.classes.get(kind) for kind in evaluation.classes), *sizes))))
-    recall = Axis("recall, %", 0, 100, (0, 20, 40, 60, 80, 100))
-    precision = Axis("precision, %", 0, 100, (0, 20, 40, 60, 80, 100))
-    charts = []
-    for kind in evaluation.classes:
-        lines = [Line(name, _percent(result.curves[kind]), style) for name, style, result in chosen if kind in result.curves]
-        if any(math.isfinite(y) for line in lines for _, y in line.points):
-            charts.append(line_chart(kind, lines, recall, precision, markers=False))
-    drawn = (element("div", *charts, class_="pair small"), legend([(name, style) for name, style, _ in chosen])) if charts else ()
-    return _section(
-        "Classes", "Precision over recall, at an overlap of one half." if charts else "", *drawn, _table(Table(header, tuple(rows)))
-    )
+    drawn = [
+        (kind, [Line(name, _percent(result.curves[kind]), style) for name, style, result in chosen if kind in result.curves])
+        for kind in classes
+    ]
+    return [(kind, Markup(charts.curves_chart(lines))) for kind, lines in drawn if has_points(lines)]
 
 
 def _percent(curve: Sequence[float]) -> tuple[tuple[float, float], ...]:
@@ -174,46 +155,89 @@ def _percent(curve: Sequence[float]) -> tuple[tuple[float, float], ...]:
     return tuple((100 * place / last, 100 * value if value >= 0 else math.nan) for place, value in enumerate(curve))
 
 
-def _gallery(evaluation: Evaluation, gallery: Gallery | None) -> Markup:
-    if gallery is None or not (gallery.false or gallery.missed):
-        return Markup("")
+@dataclass(frozen=True)
+class _Breakdown:
+    """Scores by a property of the labels: (range, label count, (name, style, part) of each result) per part."""
 
-    def key(kind: str, name: str) -> Markup:
-        box = element("rect", x=2, y=2, width=22, height=12, class_=kind)
-        return element("li", element("svg", box, viewBox="0 0 26 16", width=26, height=16, aria_hidden="true"), " ", name)
-
-    at = f"{gallery.condition.window}, {gallery.condition.stepping}, {gallery.condition.rate_hz:g} Hz"
-    keys = key("truth", "label"), key("guess", f"detection, score {SURE:g} or more"), key("guess wrong", "thick: the mistake")
-    parts = [element("ul", *keys, class_="legend key")]
-    for title, drawn in (("Surest detections of nothing", gallery.false), ("Largest objects that nothing found", gallery.missed)):
-        if drawn:
-            parts += [element("h3", title), pictures(drawn, evaluation.classes)]
-    return _section("Worst mistakes", f"At {at}; one picture per object, or per second of a recording.", *parts)
+    title: str
+    intro: str
+    rows: list[tuple[str, int, list[tuple[str, Mapping[str, Any], Part]]]]
+    legend: list[tuple[str, Mapping[str, Any]]]
 
 
-def _tabled(title: str, intro: str, table: Table) -> Markup:
-    return _section(title, intro, _table(table))
-
-
-def _notes() -> Markup:
-    listed = (item for name, value in NOTES.items() for item in (element("dt", name), element("dd", value)))
-    return _section("How to read it", "", element("dl", *listed, class_="notes"))
-
-
-def _section(title: str, intro: str, *children: str) -> Markup:
-    return element("section", element("h2", title), element("p", intro) if intro else "", *children)
-
-
-def _table(table: Table) -> Markup:
-    """Numbers to the right; wide tables scroll within the page."""
-
-    def kind(place: int) -> str | None:
-        return "word" if place < table.words else None
-
-    head = element("tr", *(element("th", cell, scope="col", class_=kind(place)) for place, cell in enumerate(table.header)))
-    rows = (
-        element("tr", *(element("th" if not place else "td", cell, class_=kind(place)) for place, cell in enumerate(row)))
-        for row in table.rows
+def _breakdowns(chosen: Sequence[tuple[str, Mapping[str, Any], Result]]) -> list[_Breakdown]:
+    told = (
+        ("by_still_s", "s", "Hidden objects", "By the time since the object last made events of its own."),
+        ("by_speed_px_s", "px/s", "Speed", "By the speed of the object in the picture."),
     )
-    content = element("table", element("thead", head), element("tbody", *rows))
-    return element("div", content, class_="scroll", tabindex="0", role="region", aria_label="table")
+    found = []
+    for field, unit, title, intro in told:
+        groups = [(name, style, getattr(result, field)) for name, style, result in chosen if getattr(result, field)]
+        rows = []
+        for low, high in sorted({(part.low, part.high) for _, _, parts in groups for part in parts}):
+            own = [(name, style, part) for name, style, parts in groups for part in parts if (part.low, part.high) == (low, high)]
+            rows.append((_span(low, high, unit), max(part.labels for _, _, part in own), own))
+        if rows:
+            found.append(_Breakdown(title, intro, rows, [(name, style) for name, style, _ in groups]))
+    return found
+
+
+def _span(low: float, high: float, unit: str) -> str:
+    if math.isinf(high):
+        return f"over {low:g} {unit}"
+    return f"up to {high:g} {unit}" if low <= 0 else f"{low:g} to {high:g} {unit}"
+
+
+def _class_table(classes: Sequence[str], chosen: Sequence[tuple[str, Mapping[str, Any], Result]]) -> TextTable:
+    rows = []
+    for name, _, result in chosen:
+        sizes = (result.scores.ap_small, result.scores.ap_medium, result.scores.ap_large)
+        rows.append((name, *map(number, (*(result.scores.classes.get(kind) for kind in classes), *sizes))))
+    return TextTable(("mAP", *classes, "small", "medium", "large"), tuple(rows))
+
+
+def _pictures(gallery: Gallery, classes: Sequence[str]) -> list[tuple[str, list[dict[str, Any]]]]:
+    groups = (("Surest detections of nothing", gallery.false), ("Largest objects that nothing found", gallery.missed))
+    return [(title, [_picture(mistake, pixels, classes) for mistake, pixels in drawn]) for title, drawn in groups if drawn]
+
+
+def _picture(mistake: Mistake, pixels: np.ndarray, classes: Sequence[str]) -> dict[str, Any]:
+    """Boxes are drawn by the page: sharp lines at any size. The mistake is drawn over all others."""
+    rows = [("truth", box, (mistake.kind, mistake.index) == ("missed", row)) for row, box in enumerate(mistake.labels.boxes)]
+    rows += [("guess", box, (mistake.kind, mistake.index) == ("false", row)) for row, box in enumerate(mistake.detections.boxes)]
+    boxes = []
+    for kind, box, wrong in sorted(rows, key=lambda one: one[2]):
+        left, top, right, bottom = (round(float(value), 1) for value in box)
+        width, height = max(right - left, 0.0), max(bottom - top, 0.0)
+        boxes.append({"x": f"{left:g}", "y": f"{top:g}", "width": f"{width:g}", "height": f"{height:g}", "kind": kind, "wrong": wrong})
+    return {
+        "png": _png(pixels),
+        "width": pixels.shape[1],
+        "height": pixels.shape[0],
+        "boxes": boxes,
+        "what": classes[mistake.class_index],
+        "told": _told(mistake),
+        "where": f"{mistake.recording}, {mistake.instant_us / 1e6:.3f} s",
+    }
+
+
+def _told(mistake: Mistake) -> str:
+    """The score of a false detection; size, visible share and stillness of a missed object."""
+    if mistake.kind == "false":
+        return f"score {mistake.weight:.2f}"
+    labels, row = mistake.labels, mistake.index
+    width, height = labels.boxes[row, 2:] - labels.boxes[row, :2]
+    words = [f"{width:.0f} × {height:.0f} px"]
+    if labels.visible is not None and labels.visible[row] < 0.995:
+        words.append(f"{100 * labels.visible[row]:.0f} % visible")
+    if labels.still_us is not None and labels.still_us[row] > 0:
+        words.append(f"no events for {labels.still_us[row] / 1e6:.2g} s")
+    return ", ".join(words)
+
+
+def _png(pixels: np.ndarray) -> str:
+    from matplotlib.image import imsave
+
+    buffer = io.BytesIO()
+    imsave(buffer, pixels, format="png")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -11,7 +11,7 @@ NOTHING = "–"  # where a number would be NaN
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """Cells as text; the first so many columns are words, the others numbers."""
 
     header: tuple[str, ...]
@@ -37,7 +37,7 @@ def lines_of(*evaluations: Evaluation) -> list[tuple[str, Series]]:
     return [(f"{one.model}: {series.name}" if several else series.name, series) for one in evaluations for series in one.series]
 
 
-def rates_table(evaluation: Evaluation, *beside: Evaluation) -> Table:
+def rates_table(evaluation: Evaluation, *beside: Evaluation) -> TextTable:
     """A row per series: mAP at every rate, what is lost above the training rate, and what the memory holds of hidden objects."""
     rates = sorted({result.condition.rate_hz for one in (evaluation, *beside) for result in one.results})
     ends = list(dict.fromkeys(rate for rate in (evaluation.training_rate_hz, rates[-1] if rates else math.nan) if rate in rates))
@@ -55,10 +55,10 @@ def rates_table(evaluation: Evaluation, *beside: Evaluation) -> Table:
             )
         )
     header = ("window, stepping", *(f"{rate:g} Hz" for rate in rates), "mean drop", "retention", *(f"hidden, {rate:g} Hz" for rate in ends))
-    return Table(header, tuple(rows))
+    return TextTable(header, tuple(rows))
 
 
-def conditions_table(*evaluations: Evaluation) -> Table:
+def conditions_table(*evaluations: Evaluation) -> TextTable:
     """A row per condition with all of its scores and its cost."""
     header = (
         "window, stepping", "rate", "mAP", "AP50", "AP75", "AR", "hidden", "streaming AP", "age, ms", "steps/s", "frames/s", "× real time",
@@ -66,10 +66,10 @@ def conditions_table(*evaluations: Evaluation) -> Table:
     rows = tuple(
         (name, f"{result.condition.rate_hz:g} Hz", *_scores(result)) for name, series in lines_of(*evaluations) for result in series.results
     )
-    return Table(header, rows)
+    return TextTable(header, rows)
 
 
-def cost_table(*evaluations: Evaluation) -> Table:
+def cost_table(*evaluations: Evaluation) -> TextTable:
     """What each condition took."""
     header = ("window, stepping", "rate", "recorded, s", "frames", "computing, s", "frames/s", "× real time", "one step, ms")
     rows = []
@@ -79,7 +79,7 @@ def cost_table(*evaluations: Evaluation) -> Table:
             amounts = (number(cost.recorded_s), f"{cost.frames:,}", number(cost.seconds))
             speeds = (significant(cost.frames_per_s), significant(cost.times_real_time), significant(cost.step_ms))
             rows.append((name, f"{result.condition.rate_hz:g} Hz", *amounts, *speeds))
-    return Table(header, tuple(rows))
+    return TextTable(header, tuple(rows))
 
 
 def described(evaluation: Evaluation, *beside: Evaluation) -> str:
@@ -106,13 +106,13 @@ def markdown(*evaluations: Evaluation) -> str:
     )
 
 
-def to_markdown(table: Table) -> str:
+def to_markdown(table: TextTable) -> str:
     lines = [table.header, tuple("---" if place < table.words else "--:" for place in range(len(table.header)))]
     lines += [tuple(_escape(cell) for cell in row) for row in table.rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def to_text(table: Table) -> str:
+def to_text(table: TextTable) -> str:
     """Columns aligned for a terminal."""
     widths = [max(map(len, column)) for column in zip(table.header, *table.rows, strict=True)]
 
