@@ -1,4 +1,4 @@
-"""Average precision: ours against pycocotools and the library, as ratios in one run: `python -m benchmarks.average_precision`.
+"""Average precision: ours against pycocotools and faster-coco-eval, as ratios in one run: `python -m benchmarks.average_precision`.
 
 All are given the same labels and detections as arrays and bring them into their own form. CPU seconds, best of rounds in turn.
 """
@@ -6,14 +6,14 @@ All are given the same labels and detections as arrays and bring them into their
 import contextlib
 import io
 from functools import partial
+from typing import Any
 
 import numpy as np
-from saccade.evaluation.score.breakdown import parts_by_still
-from saccade.evaluation.score.columns import columns_of
 
 from benchmarks.histogram import best
 from saccade.evaluation.result import Answer
-from saccade.evaluation.score.average_precision import average_precision, score
+from saccade.evaluation.score.average_precision import average_precision, parts_by_still, score
+from saccade.evaluation.score.coco import flatten
 from saccade.evaluation.score.protocol import PROTOCOLS
 from saccade.types import Detections, Labels
 
@@ -42,6 +42,16 @@ def pycocotools(labels: list[Labels], detections: list[Detections]) -> float:
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
+    return by_library(COCO, COCOeval, labels, detections)
+
+
+def faster_coco_eval(labels: list[Labels], detections: list[Detections]) -> float:
+    from faster_coco_eval import COCO, COCOeval_faster
+
+    return by_library(COCO, COCOeval_faster, labels, detections)
+
+
+def by_library(coco: Any, evaluate: Any, labels: list[Labels], detections: list[Detections]) -> float:
     rows: dict[str, list[dict]] = {"labels": [], "detections": []}
     for kind, frames in (("labels", labels), ("detections", detections)):
         for number, frame in enumerate(frames):
@@ -52,7 +62,7 @@ def pycocotools(labels: list[Labels], detections: list[Detections]) -> float:
                 row = {"image_id": number + 1, "category_id": index + 1, "bbox": box, "area": box[2] * box[3], "iscrowd": 0}
                 rows[kind].append({**row, "id": len(rows[kind]) + 1, "score": certainty})
     with contextlib.redirect_stdout(io.StringIO()):
-        truth = COCO()
+        truth = coco()
         truth.dataset = {
             "info": {},
             "images": [{"id": number + 1} for number in range(len(labels))],
@@ -60,7 +70,7 @@ def pycocotools(labels: list[Labels], detections: list[Detections]) -> float:
             "annotations": rows["labels"],
         }
         truth.createIndex()
-        evaluation = COCOeval(truth, truth.loadRes(rows["detections"]), "bbox")
+        evaluation = evaluate(truth, truth.loadRes(rows["detections"]), "bbox")
         evaluation.evaluate()
         evaluation.accumulate()
         evaluation.summarize()
@@ -75,10 +85,10 @@ def report(frames: int, most: int) -> None:
     times = best(
         {
             "pycocotools": partial(pycocotools, labels, detections),
-            "ours through faster-coco-eval, a pass per size": partial(average_precision, labels, detections, CLASSES, method="library"),
+            "faster-coco-eval": partial(faster_coco_eval, labels, detections),
             "ours, compiled": partial(average_precision, labels, detections, CLASSES),
             "ours, compiled, under a protocol": partial(score, answers, CLASSES, PROTOCOLS["saccade"]),
-            "six parts by standing still": lambda: parts_by_still(columns_of(answers, len(CLASSES))),
+            "six parts by standing still": lambda: parts_by_still(flatten(answers, len(CLASSES))),
         },
         ROUNDS,
     )

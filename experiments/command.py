@@ -17,8 +17,8 @@ from experiments import report, world
 from experiments.runner import Job, Plan, jobs_of, result_name, run
 from experiments.table import Build, Experiment
 from experiments.world import World
+from saccade.files import from_plain
 from saccade.simulate.dataset import DatasetConfig, write_dataset
-from saccade.simulate.sensor import SensorConfig
 from saccade.training.processes import from_environment
 from saccade.types import InputError
 
@@ -36,32 +36,38 @@ class Options:
     one_mpx: Path | None = None
     """1 Mpx, with base detectors and the paper's recipe."""
     cells: tuple[str, ...] = ()
-    """Only these cells are run; the tables show all."""
+    """Run only these cells; the tables show all."""
     list: bool = False
-    """Only show the cells and how far they are."""
+    """Only list the cells and their progress."""
     train_only: bool = False
-    """Leave the scoring, and the tables, to a later run of the same command."""
+    """Train only; a later run of the same command scores and writes the tables."""
     weights: tuple[str, ...] = ()
-    """Weights files or names. A cell whose detector and recipe they were trained with is scored with them and not trained again; on
-    which data they were trained they don't tell. `nano rvt-nano` are gs5 and lstm."""
+    """Weights files or names. Cells of the same detector and recipe are scored with them instead of being trained; the training data
+    aren't compared. `nano rvt-nano` are gs5 and lstm."""
     runs: Path = Path("runs")
     """Trainings and answers, shared by all tables."""
     out: Path | None = None
     """Folder for results: results, or results/looks if any setting below is changed."""
     steps: int | None = None
-    """Of every training, for a quick look; likewise the following."""
+    """Steps of every training, for a quick look."""
     batch: int | None = None
+    """Clips per batch of every training, likewise."""
     length: int | None = None
+    """Frames per clip, likewise."""
     learning_rate: float | None = None
+    """Likewise."""
     seed: int | None = None
+    """Random seed of every training, likewise."""
     recordings: int = 0
-    """Score the first so many only; 0 = all."""
+    """Score only the first so many recordings; 0 = all."""
     workers: int | None = None
-    """Processes that read for a training; changes no result, like the following."""
+    """Processes that read data while training; changes no result."""
     threads: int | None = None
+    """Threads of a training; changes no result."""
     processes: int = 1
-    """That score together."""
+    """Processes that score; changes no result."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to train and to score."""
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -182,8 +188,8 @@ def _simulate(folder: Path) -> None:
         about = json.loads(described.read_text())
         if all((folder / path).exists() for paths in about["splits"].values() for path in paths):
             return
-        sensor = SensorConfig(**about["sensor"])
-        config = DatasetConfig(**{name: about[name] for name in ("recordings", "seconds", "width", "height", "seed")}, sensor=sensor)
+        known = {name: about[name] for name in ("recordings", "seconds", "width", "height", "seed", "sensor")}
+        config = from_plain(DatasetConfig, known, str(described))
     if from_environment(os.environ)["world"] > 1:
         raise InputError(f"{folder}: no whole data set; write it first, with `saccade simulate {folder}`")
     with tqdm(total=config.recordings, desc="simulating", unit=" recordings", leave=False, disable=None) as bar:

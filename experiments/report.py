@@ -10,6 +10,8 @@ import numpy as np
 from experiments.runner import Job
 from experiments.table import Entry, Experiment, Ours, Sheet
 from experiments.world import World
+from saccade.evaluation.show.charts import Line, draw_over_rates
+from saccade.evaluation.show.table import TextTable, to_markdown
 from saccade.files import replacing
 
 NOT_RUN = "not run"
@@ -53,30 +55,26 @@ def markdown(experiment: Experiment, world: World, jobs: Sequence[Job], command:
     lines = [f"# {experiment.title}", "", experiment.about, ""]
     lines += [f"Data set: {world.name}. {done} of {len(jobs)} cells were run. Repeat with `{command}`.", ""]
     for sheet in experiment.sheets:
-        lines += [f"## {sheet.title}", "", *_table(sheet, results), ""]
-    lines += ["## What was run", "", *_runs(jobs, failures or {}), ""]
+        lines += [f"## {sheet.title}", "", to_markdown(_table(sheet, results)), ""]
+    lines += ["## What was run", "", to_markdown(_runs(jobs, failures or {})), ""]
     recipe = {name: value for name, value in world.recipe.binding().items() if name not in ("model", "h2_weight")}
     lines += ["The recipe of every training:", "", "```json", json.dumps(recipe, sort_keys=True), "```", ""]
     return "\n".join(lines)
 
 
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def _table(sheet: Sheet, results: Results) -> TextTable:
+    rows = tuple((*row.labels, *(text(entry, results) for entry in row.entries)) for row in sheet.rows)
+    return TextTable((*sheet.labels, *sheet.columns), rows, words=len(sheet.labels))
 
 
-def _table(sheet: Sheet, results: Results) -> list[str]:
-    head = [_line((*sheet.labels, *sheet.columns)), "|" + "---|" * len(sheet.labels) + "--:|" * len(sheet.columns)]
-    return head + [_line((*row.labels, *(text(entry, results) for entry in row.entries))) for row in sheet.rows]
-
-
-def _runs(jobs: Sequence[Job], failures: Mapping[str, str]) -> list[str]:
-    columns = ("cell", "status", "M parameters", "steps", "clips x frames", "seed", "training, s", "scored on", "scoring, s")
-    lines = [_line(columns), "|" + "---|" * 2 + "--:|" * 5 + "---|--:|"]
+def _runs(jobs: Sequence[Job], failures: Mapping[str, str]) -> TextTable:
+    header = ("cell", "status", "M parameters", "steps", "clips x frames", "seed", "training, s", "scored on", "scoring, s")
+    rows = []
     for job in jobs:
         found = job.result
         if found is None:
             status = f"failed: {failures[job.cell.name]}" if job.cell.name in failures else job.status
-            lines.append(_line((job.cell.name, status.replace("\n", " "), *[""] * (len(columns) - 2))))
+            rows.append((job.cell.name, status, *[""] * (len(header) - 2)))
             continue
         training, scoring = found["training"], found["scoring"]
         scored = f"{scoring['dataset']} {scoring['split']}, {scoring['recordings']} recordings, protocol {scoring['protocol']}"
@@ -91,8 +89,8 @@ def _runs(jobs: Sequence[Job], failures: Mapping[str, str]) -> list[str]:
             scored,
             f"{scoring['seconds']:.0f}",
         )
-        lines.append(_line(values))
-    return lines
+        rows.append(values)
+    return TextTable(header, tuple(rows), words=2)
 
 
 def plot(experiment: Experiment, world: World, jobs: Sequence[Job], path: Path) -> None:
@@ -144,20 +142,16 @@ def _drawn(sheet: Sheet, results: Results) -> np.ndarray:
 
 def _lines(axes: Any, sheet: Sheet, results: Results, highest: float) -> None:
     """A colour for each model and strategy, ours and the paper's alike: the last label is the source."""
-    rates_hz = np.array([float(name.split()[0]) for name in sheet.plot])
+    rates_hz = [float(name.split()[0]) for name in sheet.plot]
     colours = {name: f"C{place}" for place, name in enumerate(dict.fromkeys(row.labels[:-1] for row in sheet.rows))}
+    lines = []
     for row, values in zip(sheet.rows, _drawn(sheet, results), strict=True):
-        kept = np.isfinite(values)
         ours = any(isinstance(entry, Ours) for entry in row.entries)
         style: dict[str, Any] = {"marker": "o"} if ours else {"marker": ".", "linestyle": "--", "alpha": 0.6}
-        label = ", ".join(row.labels) if kept.any() else f"{', '.join(row.labels)}: {NOT_RUN}"
-        axes.plot(rates_hz[kept], values[kept], color=colours[row.labels[:-1]], label=label, **style)
-    axes.set_xscale("log")
-    crowded = np.diff(np.log(rates_hz), append=np.inf) < 0.05 * np.log(rates_hz[-1] / rates_hz[0])  # its number would touch the next one
-    axes.set_xticks(rates_hz, ["" if close else f"{rate_hz:g}" for rate_hz, close in zip(rates_hz, crowded, strict=True)])
-    axes.minorticks_off()
-    axes.set(xlabel="frames per second", ylabel="mAP", ylim=(0, highest))
-    axes.grid(alpha=0.3)
+        label = ", ".join(row.labels) if np.isfinite(values).any() else f"{', '.join(row.labels)}: {NOT_RUN}"
+        lines.append(Line(label, tuple(zip(rates_hz, values.tolist(), strict=True)), {**style, "color": colours[row.labels[:-1]]}))
+    draw_over_rates(axes, lines, rates_hz)
+    axes.set(ylabel="mAP", ylim=(0, highest))
 
 
 def _bars(axes: Any, sheet: Sheet, results: Results, highest: float) -> None:

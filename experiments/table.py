@@ -9,7 +9,7 @@ from experiments.world import World
 from saccade.evaluation.run.condition import Condition, EvaluationWindow, Stepping
 from saccade.types import Counts
 
-What = Literal["mAP", "recall_still", "steps_per_s", "drop", "step_ms", "parameters"]
+Quantity = Literal["mAP", "recall_still", "steps_per_s", "drop", "step_ms", "parameters"]
 RATES_HZ = (20.0, 40.0, 80.0, 100.0, 200.0)  # the paper's
 AT_20_HZ = Condition()  # where every window and every stepping is the same
 
@@ -30,7 +30,7 @@ class Ours:
 
     cell: str
     conditions: tuple[Condition, ...] = (AT_20_HZ,)
-    what: What = "mAP"
+    what: Quantity = "mAP"
 
 
 Entry = Ours | float | str | None  # what isn't Ours is the paper's; None = there is no such number

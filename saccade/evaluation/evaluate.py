@@ -29,7 +29,7 @@ from saccade.weights.load import load_detector
 
 __all__ = ["answers_at", "evaluate"]
 
-STEP = "step.json"  # the measured time of a step is kept: measured again it would be another one, and so would the late answers
+STEP = "step.json"  # holds the measured time per step: a second measurement would differ, and with it the late answers
 
 
 def evaluate(
@@ -49,12 +49,11 @@ def evaluate(
 ) -> Evaluation:
     """Score WEIGHTS (a file, a shipped name or a detector) on a split under every condition, at the same labelled instants.
 
-    out: folder in which the answers per condition and recording are kept; a second call goes on, and computes what other weights or
-    settings left there again. None = a temporary one. recordings: only the first so many; 0 = all. label_rate_hz: denser labels are
-    thinned to it. batch: recordings that go through a GPU together; on a CPU each goes alone, T frames at a time, which takes as long and
-    keeps every answer the same to the last bit whatever the batch, the processes and the interruptions are. processes: each with one
-    thread, for the same reason. latency_ms: time per step for the latency-aware score. progress: called with the name of the condition
-    and the seconds of recording that are done since the last call.
+    out: folder for the answers per condition and recording; a second call resumes, and replaces answers of other weights or settings.
+    None = a temporary one. recordings: only the first so many; 0 = all. label_rate_hz: denser labels are thinned to it. batch: recordings
+    that go through a GPU together; on a CPU each goes alone, which is as fast, and no bit of an answer depends on batch, processes or
+    interruptions. processes: each with one thread, for the same reason. latency_ms: time per step for the latency-aware score. progress:
+    called with the name of the condition and the seconds of recording that are done since the last call.
     """
     _check(conditions, recordings, label_rate_hz, batch, processes, latency_ms)
     detector, name = _load(weights, dataset, device)
@@ -127,7 +126,7 @@ def _with_latency(
 
 
 def _measured_ms(task: Task, detector: Detector, recording: LabelledRecording, path: Path) -> float:
-    """Once for all conditions: the work of a step is the same, and what else a machine does meanwhile isn't."""
+    """Measured once for all conditions: a step is the same work in each, but the load of the machine changes."""
     try:
         before = json.loads(path.read_text())
         if before["weights"] == task.weights:
@@ -143,7 +142,7 @@ def _measured_ms(task: Task, detector: Detector, recording: LabelledRecording, p
 
 
 def _load(weights: Path | str | Detector, dataset: Dataset, device: str) -> tuple[Detector, str]:
-    """The detector on its device, and what it is called."""
+    """The detector on its device, and its name for tables."""
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("evaluate: device=cuda, but torch finds no GPU; use device=cpu, or install torch with CUDA")
     if device == "auto":

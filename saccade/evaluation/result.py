@@ -49,13 +49,13 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Cost:
-    """What it took, in all processes together."""
+    """Computing, in all processes together."""
 
     frames: int  # that went through the network
     seconds: float  # of computing: frames, network, boxes
     recorded_s: float  # length of the recordings
-    step_ms: float | None = None  # one step alone, batch 1: what the latency-aware score supposes
-    steps: int = 0  # that a live stream would make: not in several phases, and all of its chains
+    step_ms: float | None = None  # time of one step, batch 1, that the latency-aware score assumes
+    steps: int = 0  # that a live stream would make: those of one phase, all chains included
 
     @property
     def frames_per_s(self) -> float:
@@ -88,7 +88,7 @@ class Result:
     condition: Condition
     scores: Metrics
     cost: Cost
-    streaming: Metrics | None = None  # against what was ready by then; None = no time per step was given or measured
+    streaming: Metrics | None = None  # latency-aware: against what was ready by then; None if no latency was requested
     age_ms: float = 0.0  # mean time from the end of the scored frame to the label
     by_still_s: tuple[Part, ...] = ()  # by the time since the object last made events
     by_speed_px_s: tuple[Part, ...] = ()  # where the labels know it
@@ -105,7 +105,7 @@ class Evaluation:
     recordings: int
     classes: tuple[str, ...]
     results: tuple[Result, ...]
-    training_rate_hz: float = 20.0  # one training window after the other: what drop and retention compare with
+    training_rate_hz: float = 20.0  # one frame per training window; mean drop and retention compare with it
 
     def at(self, condition: Condition) -> Result | None:
         return next((result for result in self.results if result.condition == condition), None)

@@ -194,17 +194,19 @@ def test_at_the_trained_rate_it_is_what_training_validates(data: Dataset, tmp_pa
 
 def test_late_answers_are_those_that_were_ready(data: Dataset, tmp_path: Path) -> None:
     for latency_ms, oldest_ms in ((0.0, 0), (30.0, 50), (120.0, 250)):
-        result = evaluate(untrained(), data, [PLAIN], out=tmp_path, latency_ms=latency_ms).results[0]
+        result = evaluate(untrained(), data, [PLAIN], out=tmp_path, latency_ms=latency_ms, recordings=1).results[0]
         assert result.cost.step_ms == latency_ms
         assert result.streaming is not None
         late = said(tmp_path, PLAIN)[7:15]  # of the first recording, after the first answer could be ready
         ages_ms = {(answer.instant_us - answer.late.time_us) / 1000 for answer in late if answer.late}
         assert latency_ms <= min(ages_ms)
         assert max(ages_ms) <= oldest_ms
-    measured = [evaluate(untrained(), data, [PLAIN], out=tmp_path, latency_ms="measured").results[0].cost.step_ms for _ in range(2)]
+    measured = [
+        evaluate(untrained(), data, [PLAIN], out=tmp_path, latency_ms="measured", recordings=1).results[0].cost.step_ms for _ in range(2)
+    ]
     assert measured[0] == measured[1], "kept, or a second call couldn't go on"
     assert 0 < (measured[0] or 0) < 1000
-    assert evaluate(untrained(), data, [PLAIN]).results[0].streaming is None
+    assert evaluate(untrained(), data, [PLAIN], recordings=1).results[0].streaming is None
 
 
 def test_wrong_input_is_named(data: Dataset) -> None:

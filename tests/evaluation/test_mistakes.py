@@ -73,7 +73,7 @@ def test_an_object_is_missed_once_when_it_is_plainest() -> None:
     assert [(one.instant_us, one.class_index) for one in missed] == [(10_000_000, CAR), (0, PEDESTRIAN)]
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.integers(30, 100)), max_size=150), st.integers(1, 4))
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.integers(30, 100)), max_size=80), st.integers(1, 4))
 def test_keeping_few_gives_the_same_as_keeping_all(said: list[tuple[str, int, int]], number: int) -> None:
     """Answers of any number of recordings pass through in bounded memory."""
     answers = [answer(labels([], []), detections([BOX], [CAR], [score / 100]), recording=name, t=t * 300_000) for name, t, score in said]

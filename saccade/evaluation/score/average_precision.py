@@ -89,12 +89,12 @@ def found_labels(labels: Labels, detections: Detections) -> Bool[np.ndarray, "la
 
 
 def parts_by_still(answers: FlatAnswers, edges_s: Sequence[float] = STILL_EDGES_S) -> tuple[Part, ...]:
-    """By the seconds since the object last made events of its own; none if no label knows them."""
+    """By the seconds since the object last made events of its own; empty if no label has that."""
     return parts(answers, answers.still_us / 1e6, edges_s)
 
 
 def parts_by_speed(answers: FlatAnswers, edges_px_s: Sequence[float] = SPEED_EDGES_PX_S) -> tuple[Part, ...]:
-    """By the object's own speed in pixels per second; none if no label knows it."""
+    """By the object's own speed in pixels per second; empty if no label has it."""
     return parts(answers, answers.speed_px_s, edges_px_s)
 
 

@@ -23,7 +23,7 @@ MOST = (1, 10, 100)  # detections of a class in a frame that count; the last one
 
 @dataclass(frozen=True, eq=False)
 class FlatAnswers:
-    """Arrays instead of objects: an hour at 20 Hz has millions of detections.
+    """Labels and detections of all frames as arrays, not objects: an hour at 20 Hz has millions of detections.
 
     A group is a frame and a class, frame * classes + class: only within it can a detection find a label. Labels are in the order of
     groups; detections in that of classes, then best first, equal scores in the order of frames, as COCO ranks them.
@@ -34,7 +34,7 @@ class FlatAnswers:
     labels: Float32[np.ndarray, "labels 4"]
     label_groups: Int64[np.ndarray, "labels"]
     ignored: Bool[np.ndarray, "labels"]  # neither found nor missed
-    still_us: Float64[np.ndarray, "labels"]  # NaN where nobody knows
+    still_us: Float64[np.ndarray, "labels"]  # NaN if not known
     speed_px_s: Float64[np.ndarray, "labels"]
     boxes: Float32[np.ndarray, "detections 4"]
     scores: Float32[np.ndarray, "detections"]
@@ -159,7 +159,7 @@ def _match(
     boxes: np.ndarray, groups: np.ndarray, judged: np.ndarray, labels: np.ndarray, counted: np.ndarray, first: np.ndarray,
     overlaps: np.ndarray, most: np.ndarray, shares: np.ndarray, ranks: np.ndarray, taken: np.ndarray, hits: np.ndarray, peaks: np.ndarray,
 ) -> None:  # fmt: skip
-    """Detections of one class, best first; SHARES is room for the overlaps of one of them, the last four arrays are the result."""
+    """Detections of one class, best first; SHARES is scratch space for the overlaps of one of them, the last four arrays are the result."""
     wrong = np.zeros(len(overlaps), np.int64)
     for i in range(len(boxes)):
         group = groups[i]

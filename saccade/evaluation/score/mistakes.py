@@ -1,4 +1,4 @@
-"""ANSWERS -> the worst mistakes: sure detections of nothing, and plain objects that nothing found."""
+"""ANSWERS -> the worst mistakes: false detections of high score, and large visible objects that were missed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from saccade.evaluation.score.average_precision import found_labels
 from saccade.evaluation.score.protocol import Protocol, judge
 from saccade.types import Detections, Labels
 
-SURE = 0.3  # detections below this score count as not said, in pictures
-APART_US = 1_000_000  # one false detection per recording in this time, and one miss of a track, or one object would fill the page
+SURE = 0.3  # detections below this score aren't drawn, and don't count as found
+APART_US = 1_000_000  # at most one false detection per recording in this time, and one miss per track: else one object would fill the page
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Mistake:
 
     @property
     def cause(self) -> tuple[str, str, int]:
-        """The same for mistakes that are probably one: about one object, or of one second where nobody knows the object."""
+        """Equal for mistakes that are probably one: about the same track, or, without a track, in the same second."""
         track = int(self.labels.tracks[self.index]) if self.kind == "missed" else -1
         return (self.recording, "track", track) if track >= 0 else (self.recording, "time", self.instant_us // APART_US)
 
@@ -66,7 +66,7 @@ def worst_mistakes(
 
 
 class _Worst:
-    """The NUMBER heaviest mistakes, one of each cause, of any number that are offered."""
+    """Keeps the NUMBER worst mistakes, one per cause, of any number offered, in bounded memory."""
 
     def __init__(self, number: int) -> None:
         self._number = number

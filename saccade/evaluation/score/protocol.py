@@ -103,7 +103,7 @@ def protocol_of(name: str, dataset: Dataset) -> Protocol:
 
 
 class Judged(NamedTuple):
-    """An answer as a protocol sees it."""
+    """The part of an answer that counts under a protocol."""
 
     labels: Labels  # to be found
     ignored: Labels  # what finds one of these is neither right nor wrong

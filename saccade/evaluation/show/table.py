@@ -25,14 +25,14 @@ def number(value: float | None, digits: int = 1, unit: str = "") -> str:
 
 
 def significant(value: float | None) -> str:
-    """Of quantities that span decades: three digits that count."""
+    """Three significant digits, for quantities that span decades."""
     if value is None or not math.isfinite(value):
         return NOTHING
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
 
 
 def lines_of(*evaluations: Evaluation) -> list[tuple[str, Series]]:
-    """The series of all with names that tell them apart: other weights on the same data stand beside the first."""
+    """All series with distinct names: those of several weights begin with the model's name."""
     several = len(evaluations) > 1
     return [(f"{one.model}: {series.name}" if several else series.name, series) for one in evaluations for series in one.series]
 
@@ -70,7 +70,7 @@ def conditions_table(*evaluations: Evaluation) -> TextTable:
 
 
 def cost_table(*evaluations: Evaluation) -> TextTable:
-    """What each condition took."""
+    """Frames, time and speed of each condition."""
     header = ("window, stepping", "rate", "recorded, s", "frames", "computing, s", "frames/s", "× real time", "one step, ms")
     rows = []
     for name, series in lines_of(*evaluations):
@@ -83,7 +83,7 @@ def cost_table(*evaluations: Evaluation) -> TextTable:
 
 
 def described(evaluation: Evaluation, *beside: Evaluation) -> str:
-    """What was evaluated on what, in one line: for captions."""
+    """Weights, data set and protocol in one line, for captions."""
     recordings = f"{evaluation.recordings:,} recording" + ("" if evaluation.recordings == 1 else "s")
     where = f"{evaluation.dataset}, {evaluation.split} ({recordings})"
     weights = ", ".join(f"{one.weights} ({one.model})" for one in (evaluation, *beside))
@@ -91,7 +91,7 @@ def described(evaluation: Evaluation, *beside: Evaluation) -> str:
 
 
 def markdown(*evaluations: Evaluation) -> str:
-    """Both tables with a line on what they are of."""
+    """Both tables below a line that says weights, data set and protocol."""
     hidden = "hidden: recall in percent of objects that have made no events for over 0.25 s, which only a memory can find"
     return (
         "\n\n".join(
@@ -143,5 +143,5 @@ def _scores(result: Result) -> tuple[str, ...]:
 
 
 def _escape(text: str) -> str:
-    """Names of files and classes as plain words of Markdown."""
+    """Escape names of files and classes for Markdown, tables included."""
     return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", " ".join(text.split()))
