@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.evaluation.score.mistakes import worst_mistakes
@@ -74,6 +74,7 @@ def test_an_object_is_missed_once_when_it_is_plainest() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.integers(30, 100)), max_size=80), st.integers(1, 4))
+@settings(max_examples=40)
 def test_keeping_few_gives_the_same_as_keeping_all(said: list[tuple[str, int, int]], number: int) -> None:
     """Answers of any number of recordings pass through in bounded memory."""
     answers = [answer(labels([], []), detections([BOX], [CAR], [score / 100]), recording=name, t=t * 300_000) for name, t, score in said]
