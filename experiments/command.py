@@ -55,7 +55,7 @@ class Options:
     length: int | None = None
     """Frames per clip, likewise."""
     learning_rate: float | None = None
-    """Likewise."""
+    """Learning rate of every training, likewise."""
     seed: int | None = None
     """Random seed of every training, likewise."""
     recordings: int = 0

@@ -13,9 +13,7 @@ class Condition:
     """Everything that decides the detections besides weights and recordings."""
 
     rate_hz: float = 20.0
-    window: EvaluationWindow = (
-        "sliding"  # shrunk: the published way, a window of 1 / rate every training window; the other events are never seen
-    )
+    window: EvaluationWindow = "sliding"  # shrunk: as published, a window of 1 / rate per training window; other events are never seen
     stepping: Stepping = "direct"  # interleaved: each frame continues from the state written nearest to one training window before
     counts: Counts = "plain"  # scaled: counts of windows shorter than in training are multiplied by (training length / length)
     min_rate_hz: float = 0.0  # lowest of an adaptive rate that follows the activity up to rate_hz, as `Stream` does; 0 = constant
