@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from saccade.config import BackboneConfig, DetectorConfig, MemoryConfig
 from saccade.datasets.lanes import LaneSettings
-from saccade.datasets.recording import Dataset, Sampling
+from saccade.datasets.recording import BaseRecording, Clock, Dataset, GroundTruth, Sampling
 from saccade.training.settings import TrainingSettings
 from saccade.types import Labels
 
@@ -19,7 +20,7 @@ BINS = 1
 
 
 @dataclass(frozen=True)
-class Toy:
+class Toy(BaseRecording):
     """A bright square of 24 pixels that moves a pixel per frame to the right, or a dark one to the left; labelled in every Nth frame."""
 
     seed: int
@@ -27,7 +28,7 @@ class Toy:
     every: int = 2
 
     name = property(lambda self: f"toy{self.seed}")
-    width = height = property(lambda self: SIDE)
+    frame_size = property(lambda self: (SIDE, SIDE))
 
     def corner(self, index: int) -> tuple[int, int]:
         direction = 1 if self.kind == 0 else -1
@@ -50,12 +51,12 @@ class Toy:
     def windows(self, starts_us: np.ndarray, ends_us: np.ndarray, sampling: Sampling) -> np.ndarray:
         return self.frames(ends_us, sampling)
 
-    @property
-    def instants_us(self) -> np.ndarray:
-        return self.labels.t
+    @cached_property
+    def truth(self) -> GroundTruth:
+        labels = self._labels()
+        return GroundTruth(labels, labels.t, Clock(STEP_US))
 
-    @property
-    def labels(self) -> Labels:
+    def _labels(self) -> Labels:
         indices = np.arange(1, self.count + 1)
         indices = indices[(indices + 3 * self.seed) % self.every == 0]
         corners = np.array([self.corner(int(index)) for index in indices], np.float32).reshape(-1, 2)
@@ -63,11 +64,6 @@ class Toy:
         # Said to stand still, to be counted as such, though they move: no lane may leave them out.
         still_us = np.where(indices > self.count // 2, 300_000, 0).astype(np.int64)
         return Labels(indices * STEP_US, np.concatenate([corners, corners + 24], 1), kinds, np.zeros_like(kinds), still_us)
-
-    def labels_at(self, end_us: int, tolerance_us: float) -> Labels | None:
-        labels = self.labels
-        found = labels[labels.t == end_us]
-        return found if len(found) else None
 
 
 def toys(split: str = "train", recordings: int = 4, **options: Any) -> Dataset:
@@ -116,10 +112,8 @@ def save_gradients(out: Path, settings: TrainingSettings, data: Dataset) -> None
     import torch
 
     from saccade.datasets.loader import Loader
-    from saccade.evaluation.run.timeline import sampling_of
-    from saccade.training.batchnorm import share_batch_norms
     from saccade.training.objective import learn
-    from saccade.training.processes import joined
+    from saccade.training.processes import joined, share_batch_norms
     from saccade.training.start import build_detector
 
     with joined("cpu") as processes:
@@ -127,7 +121,7 @@ def save_gradients(out: Path, settings: TrainingSettings, data: Dataset) -> None
         if processes.world > 1:
             share_batch_norms(detector)
         share = {"seed": settings.seed, "batch": settings.batch // processes.world, "rank": processes.rank, "world": processes.world}
-        batches = iter(Loader(data, sampling_of(detector.config), settings.lanes, **share, length=settings.length, workers=0))
+        batches = iter(Loader(data, Sampling.of(detector.config), settings.lanes, **share, length=settings.length, workers=0))
         first, second = next(batches), next(batches)
         _, state = learn(detector, first, detector.initial_state(first.frames), settings, processes)
         learn(detector, second, state, settings, processes)

@@ -14,11 +14,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from saccade.datasets.check import warn_of_dropped_labels
 from saccade.datasets.recording import Dataset
 from saccade.pool import Stopped
 from saccade.training.log import Log, read_metrics
 from saccade.training.loop import fit
-from saccade.training.start import warn_of_filters
 from saccade.types import InputError
 from saccade.weights.load import load_detector, read_weights, save_detector
 from tests.training.make import Toy, tiny_config, tiny_settings, toys, weights_file
@@ -239,10 +239,10 @@ def test_boxes_that_the_rules_leave_out_are_counted(caplog: pytest.LogCaptureFix
         truth: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(labels=[1, 2], dropped={"too small": 3, "too wide": 0}))
 
     data = Dataset("toys", "train", ("bright", "dark"), [Ruled(0), Ruled(1)], notes=("one.dat has no labels",))
-    warn_of_filters(data)
+    warn_of_dropped_labels(data)
     assert [record.getMessage() for record in caplog.records] == [
         "toys, train: one.dat has no labels",
         "toys, train: of 10 boxes the rules leave out 6 too small",
     ]
     with pytest.raises(InputError, match="the rules leave no box"):
-        warn_of_filters(replace(data, recordings=[Ruled(0, truth=SimpleNamespace(labels=[], dropped={"too small": 3}))]))
+        warn_of_dropped_labels(replace(data, recordings=[Ruled(0, truth=SimpleNamespace(labels=[], dropped={"too small": 3}))]))

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Int64
 
 from saccade.config import DetectorConfig
-from saccade.datasets.recording import Clip, Ends, Instants, LabelledRecording, Sampling
-from saccade.datasets.rules import Clock, thinned
+from saccade.datasets.recording import Clock, FrameArray, Instants, LabelledRecording, Sampling, WindowEnds
+from saccade.datasets.rules import thinned
 from saccade.evaluation.run.condition import Condition
 from saccade.representation.histogram import scaled
 from saccade.stream.adaptive import Adaptive, pace_of, steps_due
@@ -24,14 +24,14 @@ SLACK_US = 1_000  # and at most so long after it: the clocks of labels aren't be
 class Phase:
     """One stream of windows, with a memory of its own."""
 
-    starts_us: Ends
-    ends_us: Ends
+    starts_us: WindowEnds
+    ends_us: WindowEnds
     sampling: Sampling
     regular: bool  # consecutive windows of the sampling's own grid
 
     counts: Counts = "plain"
 
-    def frames(self, recording: LabelledRecording, which: slice) -> Clip:
+    def frames(self, recording: LabelledRecording, which: slice) -> FrameArray:
         starts_us, ends_us = self.starts_us[which], self.ends_us[which]
         clip = recording.frames(ends_us, self.sampling) if self.regular else recording.windows(starts_us, ends_us, self.sampling)
         if self.counts == "plain" or not len(clip):
@@ -54,9 +54,7 @@ class Timeline:
         return wanted
 
 
-def sampling_of(config: DetectorConfig) -> Sampling:
-    """Frames as the detector was trained on: one window after the other."""
-    return Sampling(rate_hz=1e6 / config.window_us, window_us=config.window_us, bins=config.bins, histogram=config.histogram)
+sampling_of = Sampling.of
 
 
 def timeline(
@@ -100,7 +98,7 @@ def scored_instants(recording: LabelledRecording, label_rate_hz: float | None) -
     return thinned(instants_us, Clock.of(instants_us), label_rate_hz)
 
 
-def _regular(recording: LabelledRecording, condition: Condition, config: DetectorConfig, trained_us: Ends) -> Phase:
+def _regular(recording: LabelledRecording, condition: Condition, config: DetectorConfig, trained_us: WindowEnds) -> Phase:
     trained = sampling_of(config)
     if condition.window == "shrunk":
         length_us = round(1e6 / condition.rate_hz)
@@ -116,7 +114,7 @@ def _regular(recording: LabelledRecording, condition: Condition, config: Detecto
     return Phase(_previous(ends_us, round(float(sampling.step_us))), ends_us, sampling, True, condition.counts)
 
 
-def _previous(ends_us: Ends, step_us: int) -> Ends:
+def _previous(ends_us: WindowEnds, step_us: int) -> WindowEnds:
     return np.concatenate((ends_us[:1] - step_us, ends_us[:-1]))
 
 
