@@ -1,6 +1,7 @@
 """`saccade train`: a data set -> weights."""
 
 import os
+from inspect import getdoc
 from pathlib import Path
 from typing import Annotated
 
@@ -17,10 +18,10 @@ RunFolder = Annotated[
     tyro.conf.Positional,
     tyro.conf.arg(metavar="OUT", help="Folder for weights, checkpoint, metrics; resumed if it has a checkpoint."),
 ]
-Gen1 = Annotated[TrainingSettings, tyro.conf.subcommand("gen1", default=presets["gen1"](), description=presets["gen1"].__doc__)]
-OneMpx = Annotated[TrainingSettings, tyro.conf.subcommand("1mpx", default=presets["1mpx"](), description=presets["1mpx"].__doc__)]
+Gen1 = Annotated[TrainingSettings, tyro.conf.subcommand("gen1", default=presets["gen1"](), description=getdoc(presets["gen1"]))]
+OneMpx = Annotated[TrainingSettings, tyro.conf.subcommand("1mpx", default=presets["1mpx"](), description=getdoc(presets["1mpx"]))]
 Synthetic = Annotated[
-    TrainingSettings, tyro.conf.subcommand("synthetic", default=presets["synthetic"](), description=presets["synthetic"].__doc__)
+    TrainingSettings, tyro.conf.subcommand("synthetic", default=presets["synthetic"](), description=getdoc(presets["synthetic"]))
 ]
 
 

@@ -1,4 +1,4 @@
-"""CLIP -> CLIP: flip, zoom in, zoom out with the published ranges, one draw for all frames of a clip; boxes follow the pixels."""
+"""CLIP -> CLIP: flip, zoom in, zoom out with the published ranges, the same for all frames of a clip; boxes follow the pixels."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Literal
@@ -14,14 +14,14 @@ LEAST_SHARE = 0.1  # a box of which less than this share stays in the picture is
 
 @dataclass(frozen=True, kw_only=True)
 class AugmentSettings:
-    """Probabilities and ranges; as published: a random clip zooms mostly in, a recording that is played through only out."""
+    """Probabilities and ranges; as published, random clips zoom mostly in, recordings that are played through only out."""
 
-    flip: float = 0.5
-    zoom: float = 0.8  # of random clips
-    zoom_in: float = 0.8  # share of zooming in among the zooms of random clips
-    zoom_ordered: float = 0.5  # of recordings that are played through: only out, or later labels would lie outside the picture
-    largest_in: float = 1.5
-    largest_out: float = 1.2
+    flip: float = 0.5  # probability of mirroring left and right
+    zoom: float = 0.8  # probability that a random clip is zoomed
+    zoom_in: float = 0.8  # probability that the zoom of a random clip is in, not out
+    zoom_ordered: float = 0.5  # probability that a recording played through is zoomed out; in, later labels would lie outside the picture
+    largest_in: float = 1.5  # largest factor of zooming in
+    largest_out: float = 1.2  # largest factor of zooming out
 
     def __post_init__(self) -> None:
         for item in fields(self):

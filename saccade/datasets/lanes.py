@@ -28,14 +28,14 @@ MOST_TRIES = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class LaneSettings:
-    """How recordings become clips."""
+    """How recordings are cut into clips."""
 
-    kind: Literal["mixed", "ordered", "random"] = "mixed"  # mixed: lanes 0, 2, 4 ... ordered, 1, 3, 5 ... random, as in the paper half each
+    kind: Literal["mixed", "ordered", "random"] = "mixed"  # ordered lanes play recordings through, random ones jump; mixed: half each
     augment: AugmentSettings = field(default_factory=AugmentSettings)
-    rates_hz: tuple[float, ...] = ()  # a random clip's or a played recording's rate is one of these; () = the sampling's
+    rates_hz: tuple[float, ...] = ()  # frame rates to draw from, for each random clip or played recording; empty = the detector's own
     skip: float = 0.0  # share of the frames that are left out at random, which varies dt
-    seen_only: bool = True  # leave out labels of objects that have stood still since before the lane's memory began, where labels tell
-    tolerance_us: float = 25_000.0  # a label further than this, or half a step, from every frame's end is not used
+    seen_only: bool = True  # whether labels are left out of objects that have stood still since before the memory was reset
+    tolerance_us: float = 25_000.0  # labels further than this, or than half a step, from the end of every frame are not used
 
     def __post_init__(self) -> None:
         if self.kind not in ("mixed", "ordered", "random"):

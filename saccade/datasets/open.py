@@ -46,7 +46,7 @@ def open_dataset(
         return check_halving(open_prepared(chosen), halve)
     found = kind or _recognise(root, chosen)
     if found is None:
-        raise InputError(f"{root}: no known data set in it; {EXPECTED}")
+        raise InputError(f"{root}: no data set we know in it; {EXPECTED}")
     dataset = _open(root, chosen, found, rules, halve)
     if not dataset.recordings:
         how = f" ({BY_HASH})" if chosen.by_hash else ""

@@ -42,11 +42,13 @@ class TrainingSettings:
     end_division: float = 10_000.0
     """Learning rate at the end: the highest divided by this."""
     weight_decay: float = 0.0
+    """Of AdamW."""
     gradient_clip: float = 1.0
     """Gradients are clipped to this absolute value; 0 = no limit."""
     average: float = 0.9998
     """Decay of the moving average of the weights, lower in the first steps; 0 = no average."""
     precision: Literal["fp32", "bf16"] = "fp32"
+    """Number format of the forward pass."""
     h2_weight: float = 0.0
     """Weight of the memories' H2 norm in the loss (paper 3.3.2; it gives no value)."""
     h2_omega_min: float = pi
@@ -59,11 +61,13 @@ class TrainingSettings:
     """Synchronise batch norms over all processes; off saves two messages per norm and step."""
     lanes: LaneSettings = field(default_factory=LaneSettings)
     seed: int = 0
+    """Random seed for fresh weights, the order of recordings, clips and augmentation."""
     workers: int = 1
     """Data loader processes for each training process."""
     threads: int = 0
     """CPU threads of each training process; 0 = cores divided by the training processes of this machine."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to compute; auto: the GPU if there is one."""
     validate_every: int = 0
     """Steps between validations; 0 = only at the end."""
     validate_recordings: int = 0
@@ -122,12 +126,12 @@ def average_decay(step: int, settings: TrainingSettings) -> float:
 
 
 def gen1() -> TrainingSettings:
-    """Gen1 as in the paper: 400,000 steps, batch 8, 21 frames, 2e-4. The published code keeps no average of the weights; ours does."""
+    """Gen1 as in the paper: 400,000 steps, batch 8, 21 frames, 2e-4; and a moving average of the weights, not in the published code."""
     return TrainingSettings(model="s5-vit-b", steps=400_000, batch=8, length=21, workers=8, validate_every=10_000, checkpoint_every=1000)
 
 
 def one_mpx() -> TrainingSettings:
-    """1 Mpx: 12 clips of 10 frames on each of two GPUs. 2e-4 scaled to 24 clips is the paper's 3.5e-4, to 12 its code's 2.45e-4."""
+    """1 Mpx as in the paper: 12 clips of 10 frames on each of two GPUs; 2e-4 scaled to 24 clips is its learning rate of 3.5e-4."""
     return TrainingSettings(
         model="s5-vit-b",
         split=2,
@@ -142,10 +146,10 @@ def one_mpx() -> TrainingSettings:
 
 
 def synthetic() -> TrainingSettings:
-    """Synthetic recordings on a CPU: half an hour of one core; the README says what it reaches.
+    """Synthetic recordings on a CPU: half an hour of one core.
 
-    Ten times the paper's rate because the training is short; many short clips because neighbouring frames teach the same: 12 x 3 frames
-    reach after 425 steps 18.7 mAP where 8 x 5 reach 15.5 (and 4 x 10, on other recordings, two thirds of 8 x 5).
+    Ten times the paper's learning rate because the training is short. Many short clips because neighbouring frames are nearly equal:
+    after 425 steps 12 x 3 frames reach 18.7 mAP, 8 x 5 reach 15.5 (and 4 x 10, on other recordings, two thirds of 8 x 5).
     """
     return TrainingSettings(
         model="gs5-vit-nano",

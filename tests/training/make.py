@@ -1,5 +1,6 @@
 """A data set in memory that a tiny detector learns in seconds, and a program that trains on it: `python -m tests.training.make OUT`."""
 
+import os
 import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -131,18 +132,26 @@ def save_gradients(out: Path, settings: TrainingSettings, data: Dataset) -> None
             torch.save(found, out)
 
 
-def main() -> None:
-    """python -m tests.training.make OUT WEIGHTS [name=value ...]: a training into a folder, or gradients into a file .pt"""
+def run(out: Path, weights: str, *changes: str) -> None:
+    """A training into the folder OUT, or gradients into the file OUT.pt, with settings changed as `name=value`."""
     from saccade.training.loop import fit
 
-    out, weights = Path(sys.argv[1]), sys.argv[2]
-    changes: dict[str, Any] = {name: float(value) if "." in value else int(value) for name, value in (a.split("=") for a in sys.argv[3:])}
-    data, kind = toys(every=changes.pop("every", 2)), "ordered" if changes.pop("ordered", 0) else "mixed"
-    settings = tiny_settings(model=weights, lanes=LaneSettings(kind=kind, seen_only=False), **changes)
+    values: dict[str, Any] = {name: float(value) if "." in value else int(value) for name, value in (a.split("=") for a in changes)}
+    if "port" in values:
+        os.environ["MASTER_PORT"] = str(values.pop("port"))
+    data, kind = toys(every=values.pop("every", 2)), "ordered" if values.pop("ordered", 0) else "mixed"
+    settings = tiny_settings(model=weights, lanes=LaneSettings(kind=kind, seen_only=False), **values)
     if out.suffix == ".pt":
         save_gradients(out, settings, data)
     else:
         fit(data, toys("val", 2), out, settings)
+
+
+def main() -> None:
+    """python -m tests.training.make OUT WEIGHTS [name=value ...] [-- OUT WEIGHTS [name=value ...]] ...: one after the other."""
+    for job in " ".join(sys.argv[1:]).split(" -- "):
+        out, weights, *changes = job.split()
+        run(Path(out), weights, *changes)
 
 
 if __name__ == "__main__":

@@ -182,8 +182,7 @@ def _labels(arrays: Any, what: str, instants_us: Instants) -> list[Labels]:
 
 def ignored_of(recording: LabelledRecording) -> Labels | None:
     """What the rules left out although it is there; None = nobody knows."""
-    truth = getattr(recording, "truth", None)
-    return None if truth is None else truth.ignored
+    return recording.truth.ignored
 
 
 def nothing_found() -> Detections:

@@ -14,7 +14,7 @@ from saccade.datasets.rules import thinned
 from saccade.evaluation.run.condition import Condition
 from saccade.representation.histogram import scaled
 from saccade.stream.adaptive import Adaptive, pace_of, steps_due
-from saccade.types import Counts, InputError
+from saccade.types import Counts
 
 OLDEST_US = 5_000  # a frame that answers an instant of a regular rate ended at most so long before: as many phases are run as that takes
 SLACK_US = 1_000  # and at most so long after it: the clocks of labels aren't better than that
@@ -105,9 +105,7 @@ def _regular(recording: LabelledRecording, condition: Condition, config: Detecto
         return Phase(trained_us - length_us, trained_us, trained, length_us == config.window_us, condition.counts)
     as_trained = condition.rate_hz == trained.rate_hz  # there both kinds are the same windows
     kind: Literal["sliding", "disjoint"] = "sliding" if as_trained or condition.window == "sliding" else "disjoint"
-    sampling = Sampling(
-        rate_hz=condition.rate_hz, kind=kind, window_us=config.window_us, bins=config.bins, histogram=config.histogram
-    )  # fmt: skip
+    sampling = replace(trained, rate_hz=condition.rate_hz, kind=kind)
     ends_us = recording.ends_us(sampling)
     if kind == "sliding" or not len(ends_us):
         return Phase(ends_us - config.window_us, ends_us, sampling, True, condition.counts)
@@ -135,16 +133,11 @@ def _irregular(phase: Phase, condition: Condition, config: DetectorConfig, name:
 
 def _adaptive(phase: Phase, condition: Condition, recording: LabelledRecording) -> Phase:
     """The ends at which a stream whose rate follows the activity would step."""
-    counted = getattr(recording, "event_counts", None)
-    if counted is None:
-        raise InputError(
-            f"{recording.name}: holds frames and no events, so no rate can follow its activity; use the recording it was made of"
-        )
     if not len(phase.ends_us):
         return phase
     began_us = int(phase.ends_us[0]) - round(float(phase.sampling.step_us))
     pace = pace_of(Adaptive(min_rate_hz=condition.min_rate_hz), condition.rate_hz)
-    due = steps_due(pace, phase.ends_us, *counted(began_us, phase.ends_us))
+    due = steps_due(pace, phase.ends_us, *recording.event_counts(began_us, phase.ends_us))
     ends_us = phase.ends_us[due]
     starts_us = phase.starts_us[due] if condition.window == "sliding" else np.concatenate((phase.starts_us[:1], ends_us[:-1]))
     return replace(phase, starts_us=starts_us, ends_us=ends_us, regular=False)
