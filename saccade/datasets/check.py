@@ -111,9 +111,8 @@ def _check_one(recording: LabelledRecording, classes: int, sampling: Sampling, d
 
 def _match_labels(report: RecordingReport, instants_us: np.ndarray, ends_us: np.ndarray, sampling: Sampling) -> RecordingReport:
     step_us = float(sampling.step_us)
-    inside = (instants_us >= ends_us[0] - step_us) & (
-        instants_us <= ends_us[-1] + step_us
-    )  # one step further on each side: a sensor may see nothing there
+    # one step more on each side: a sensor may see nothing there
+    inside = (instants_us >= ends_us[0] - step_us) & (instants_us <= ends_us[-1] + step_us)
     tolerance_us = min(step_us, int(np.diff(ends_us).min())) / 2 if len(ends_us) > 1 else step_us / 2
     unmatched = int((match(instants_us, ends_us, tolerance_us).unused & inside).sum())
     duration_us = int(ends_us[-1] - ends_us[0] + step_us)

@@ -1,4 +1,4 @@
-"""RECORDING -> CLIP: T frames in a row with the true time between them and their labels."""
+"""RECORDING -> CLIP: T consecutive frames with the true time between them and their labels."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from saccade.types import InputError, Labels
 
 @dataclass(frozen=True, eq=False)
 class Clip:
-    """Frames of one recording, never of two, and never a frame that isn't in it."""
+    """Consecutive frames of one recording; none is padding."""
 
     frames: UInt8[np.ndarray, "T channels height width"]
     dt: Float32[np.ndarray, "T"]  # time since the previous frame (of the previous clip, too), in windows of the sampling; 1.0 if `is_first`

@@ -38,6 +38,8 @@ def fit(
 ) -> Scores | None:
     """Train, from the last checkpoint in OUT if there is one, and write there final.safetensors, best.safetensors, metrics, a plot.
 
+        fit(open_dataset("gen1", "train"), open_dataset("gen1", "val"), Path("run"), presets["gen1"]())
+
     CONFIG: the detector, where `settings.model` is neither a preset nor a file.
     """
     out.mkdir(parents=True, exist_ok=True)

@@ -45,7 +45,7 @@ class PaintedRecording:
         raise InputError(f"{self.name}: is painted on a grid")
 
     def event_counts(self, start_us: int, ends_us: np.ndarray) -> tuple[np.ndarray, int]:
-        raise InputError(f"{self.name}: has no events")
+        raise InputError(f"{self.name}: holds frames and no events")
 
     def labels_at(self, end_us: int, tolerance_us: float) -> Labels | None:
         away = np.abs(self.labels.t - end_us)

@@ -103,10 +103,10 @@ def test_killed_at_any_step_and_resumed_the_losses_are_those_of_the_whole_run(
     assert all(torch.equal(once[name], again[name]) for name in once)
 
 
-def test_asked_to_stop_it_finishes_the_step_and_goes_on_later(tmp_path: Path, weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = tiny_settings(model=weights, steps=6, checkpoint_every=100)
-    fit(toys(), None, tmp_path / "whole", settings)
-    toy = toys()
+def test_asked_to_stop_it_finishes_the_step_and_goes_on_later(
+    tmp_path: Path, weights: str, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tiny_settings(model=weights, steps=8, checkpoint_every=100)
     before = signal.getsignal(signal.SIGTERM)
     asked = []
 
@@ -117,11 +117,11 @@ def test_asked_to_stop_it_finishes_the_step_and_goes_on_later(tmp_path: Path, we
 
     original = Log.step
     monkeypatch.setattr(Log, "step", ask)
-    with pytest.raises(Stopped, match="after step 4 of 6"):
-        fit(toy, None, tmp_path / "parts", settings)
+    with pytest.raises(Stopped, match="after step 4 of 8"):
+        fit(toys(), None, tmp_path, settings)
     assert signal.getsignal(signal.SIGTERM) is before
-    fit(toy, None, tmp_path / "parts", settings)
-    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+    fit(toys(), None, tmp_path, settings)
+    assert losses(tmp_path) == losses(whole)
 
 
 @pytest.mark.parametrize(("asked", "error"), [(False, InputError), (True, Stopped)])
