@@ -190,7 +190,7 @@ def test_parts_of_a_batch_learn_the_same_but_for_batch_norms(tmp_path: Path, wei
 
 def test_half_precision_and_h2_learn_nearly_the_same(tmp_path: Path, weights: str) -> None:
     for name, change in {"fp32": {}, "bf16": {"precision": "bf16"}, "h2": {"h2_weight": 0.1}}.items():
-        fit(toys(), None, tmp_path / name, tiny_settings(model=weights, steps=3, **change))
+        fit(toys(), None, tmp_path / name, tiny_settings(model=weights, steps=2, **change))
     single, half = losses(tmp_path / "fp32"), losses(tmp_path / "bf16")
     assert single != half
     assert [total for _, total in half] == pytest.approx([total for _, total in single], rel=0.1)
