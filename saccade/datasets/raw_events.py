@@ -16,8 +16,6 @@ from saccade.representation.frames import Framer, frames_between
 from saccade.representation.windows import Grid
 from saccade.types import InputError
 
-CLIP = 10  # where counts end, as of `Framer`
-
 
 @dataclass(frozen=True, eq=False)
 class EventRecording(BaseRecording):
@@ -86,8 +84,8 @@ class EventRecording(BaseRecording):
         start_us = int(ends_us[0]) - sampling.window_us if sampling.kind == "sliding" else grid.end(first - 1)
         rate_hz = 1_000_000 / grid.step_us
         framer = Framer(
-            rate_hz, sampling.kind, sampling.window_us, sampling.bins, CLIP, canvas=self.canvas, mode=sampling.histogram, reuse=True,
-            origin_us=grid.origin_us, max_gap_us=LATEST_US,
+            rate_hz, sampling.kind, sampling.window_us, sampling.bins, sampling.clip, canvas=self.canvas, mode=sampling.histogram,
+            reuse=True, origin_us=grid.origin_us, max_gap_us=LATEST_US,
         )  # fmt: skip
         with self.open() as reader:
             for events in reader.stream(start_us, int(ends_us[-1])):
@@ -103,7 +101,7 @@ class EventRecording(BaseRecording):
             return np.zeros((0, 2 * sampling.bins, self.height, self.width), np.uint8)
         with self.open() as reader:
             events = reader.stream(int(starts_us.min()), int(ends_us.max()))
-            return frames_between(events, starts_us, ends_us, self.canvas, sampling.bins, CLIP, sampling.histogram)
+            return frames_between(events, starts_us, ends_us, self.canvas, sampling.bins, sampling.clip, sampling.histogram)
 
     def event_counts(self, start_us: int, ends_us: WindowEnds) -> tuple[WindowEnds, int]:
         """How many events came up to each of these ends since the one before, and how many pixels the sensor has: for adaptive rates."""

@@ -86,3 +86,12 @@ def test_the_sampling_of_a_detector_is_one_window_after_the_other() -> None:
     for clip in (0, 256):
         with pytest.raises(InputError, match="clip"):
             Sampling(clip=clip)
+
+
+def test_counts_end_at_the_clip_of_the_sampling(tmp_path: Path) -> None:
+    one = open_dataset(gen1_folder(tmp_path, ("a",))).recordings[0]
+    ends_us = one.ends_us(SMALL)[10:14]
+    wide, narrow = Sampling(bins=1, window_us=1_000_000, clip=200), Sampling(bins=1, window_us=1_000_000, clip=1)
+    assert one.frames(ends_us, wide).max() > 1
+    for frames in (one.frames(ends_us, narrow), one.windows(ends_us - 1_000_000, ends_us, narrow)):
+        np.testing.assert_array_equal(frames, np.minimum(one.frames(ends_us, wide), 1))
