@@ -1,4 +1,4 @@
-"""Lanes: frames/s against plain decoding of the same recordings, and against what training the smallest detector eats.
+"""Lanes: frames/s against plain decoding of the same recordings, and against what training the smallest detector needs.
 
     taskset -c 0 python -m benchmarks.lanes
 
@@ -20,8 +20,7 @@ from saccade.datasets.augment import NO_AUGMENTATION
 from saccade.datasets.lanes import Lanes, LaneSettings
 from saccade.datasets.loader import Loader
 from saccade.datasets.raw_events import EventRecording
-from saccade.datasets.recording import Dataset, Sampling
-from saccade.datasets.rules import Clock, Truth
+from saccade.datasets.recording import Clock, Dataset, GroundTruth, Sampling
 from saccade.events.write import write_events
 from saccade.model.detector import Detector
 from saccade.types import Events, Labels
@@ -42,13 +41,13 @@ def random_file(path: Path, rate: int, seconds: int, width: int = 160, height: i
     return path
 
 
-def truth(start_us: int, end_us: int, every_us: int, width: int, height: int, scale: float) -> Truth:
+def truth(start_us: int, end_us: int, every_us: int, width: int, height: int, scale: float) -> GroundTruth:
     """Three boxes every so often."""
     instants_us = np.arange(start_us, end_us + 1, every_us)
     t = np.repeat(instants_us, 3)
     boxes = np.tile(np.array([[5, 5, 40, 40], [60, 50, 90, 100], [100, 20, 130, 60]], np.float32), (len(instants_us), 1))
     labels = Labels(t, boxes, np.zeros(len(t), np.int64), np.zeros(len(t), np.int64))
-    return Truth(labels, instants_us, Clock(start_us))
+    return GroundTruth(labels, instants_us, Clock(start_us))
 
 
 def best(calls: dict[str, Callable[[], int]]) -> dict[str, float]:
@@ -92,11 +91,10 @@ def with_worker(dataset: Dataset, steps: int) -> tuple[float, float]:
         return frames / (time.perf_counter() - wall), 1000 * (time.process_time() - own) / frames
 
 
-def appetite(height: int, width: int) -> float:
+def consumption(height: int, width: int) -> float:
     """Frames per CPU second of a training step, forward and backward, of s5-vit-nano."""
     detector = Detector(presets["s5-vit-nano"]())
-    multiple = detector.config.backbone.multiple
-    shape = (LENGTH, LANES, 20, *(-(-side // multiple) * multiple for side in (height, width)))
+    shape = (LENGTH, LANES, 20, *detector.config.backbone.padded(height, width))
     frames = torch.randint(0, 3, shape, dtype=torch.uint8)
 
     def step() -> int:
@@ -127,9 +125,9 @@ def report(title: str, dataset: Dataset, steps: int) -> None:
     for name, frames in speed.items():
         print(f"| {name} | {frames:.0f} | {frames / speed['plain decoding']:.2f} |")
     brought, taking_ms = with_worker(dataset, 2 * steps)
-    eaten = appetite(height, width)
+    needed = consumption(height, width)
     print(f"\nOne worker brings {brought:.0f} frames/s (wall; the main process spends {taking_ms:.3f} ms on each); ", end="")
-    print(f"training s5-vit-nano eats {eaten:.0f} frames/s on one core: {brought / eaten:.1f} times as many as it needs")
+    print(f"training s5-vit-nano needs {needed:.0f} frames/s on one core: {brought / needed:.1f} times as many")
 
 
 def main() -> None:

@@ -19,9 +19,7 @@ import torch
 
 from saccade import cli
 from saccade.config import s5_vit_nano
-from saccade.datasets.coco import read_coco
-from saccade.datasets.label_csv import read_csv
-from saccade.datasets.labels import RawLabels, read_boxes
+from saccade.datasets.labels import RawLabels, read_boxes, read_coco, read_csv
 from saccade.events.open import open_events
 from saccade.events.write import write_events
 from saccade.model.detector import Detector

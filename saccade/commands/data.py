@@ -1,6 +1,7 @@
 """DATA SET -> what is in it, and a cache of it: `saccade check | prepare`."""
 
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,10 +10,9 @@ import tyro
 from tqdm import tqdm
 
 from saccade.datasets.check import check_dataset, shared_recordings
-from saccade.datasets.open import Kind, fixed_sampling, open_dataset
+from saccade.datasets.open import DatasetKind, fixed_sampling, open_dataset
 from saccade.datasets.prepare import prepare as prepare_dataset
-from saccade.datasets.raw_events import Halve
-from saccade.datasets.recording import Dataset, Sampling
+from saccade.datasets.recording import Dataset, Halve, Sampling
 from saccade.datasets.splits import FOLDERS
 from saccade.outputs.boxes import BoxedFrame, write_boxed_sheet
 from saccade.types import InputError
@@ -20,9 +20,12 @@ from saccade.types import InputError
 Folder = Annotated[
     Path,
     tyro.conf.Positional,
-    tyro.conf.arg(metavar="DATASET", help="Folder of Gen1, 1 Mpx, RVT's tree, DSEC, ..., or of your own."),
+    tyro.conf.arg(
+        metavar="DATASET",
+        help="Folder of Gen1, 1 Mpx, RVT's preprocessed tree, DSEC, ..., or of your own recordings.",
+    ),
 ]
-OutFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="Folder to write.")]
+CacheFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="Folder to write.")]
 Split = Literal["train", "val", "test", "all"]
 
 PICTURES = 6
@@ -32,19 +35,19 @@ def check(
     dataset: Folder,
     *,
     split: Split | None = None,
-    kind: Kind | None = None,
+    kind: DatasetKind | None = None,
     rate_hz: float | None = None,
     deep: bool = False,
     out: Path | None = None,
 ) -> None:
-    """Walk DATASET and print what it holds and what is wrong with it: broken files, labels outside recordings, duplicates.
+    """Count what DATASET holds and report what is wrong with it: broken files, labels outside recordings, duplicates.
 
     Args:
-        split: Only this one, instead of all that are there.
-        kind: What the data set is, where its content doesn't tell.
-        rate_hz: Frames per second that the labels are matched with; 20, or that of stored frames, if not given.
-        deep: Decode every event, too; takes as long as reading all of it.
-        out: Write a picture of labelled frames with their boxes, a .png; with several splits, one for each (OUT_train.png).
+        split: Only this split; all that are there if not given.
+        kind: Layout of the data set; recognised by its files if not given.
+        rate_hz: Frame rate at which labels are matched to frames; 20, or that of stored frames, if not given.
+        deep: Also decode every event, and report time that runs backwards and events outside the sensor.
+        out: Write a .png of labelled frames with their boxes; with several splits, one for each (OUT_train.png).
     """
     if out is not None and out.suffix.lower() != ".png":
         raise InputError(f"{out}: unknown suffix {out.suffix!r}; expected .png")
@@ -72,11 +75,11 @@ def check(
 
 def prepare(
     dataset: Folder,
-    out: OutFolder,
+    out: CacheFolder,
     *,
     what: Literal["frames", "events"] = "frames",
     split: Split | None = None,
-    kind: Kind | None = None,
+    kind: DatasetKind | None = None,
     rate_hz: float = 20.0,
     window_ms: float = 50.0,
     windows: Literal["sliding", "disjoint"] = "sliding",
@@ -85,19 +88,19 @@ def prepare(
     halved: Halve | None = None,
     processes: int | None = None,
 ) -> None:
-    """Write frames of DATASET, or its events in a compact format, to OUT, which then is a data set itself. Interrupted, it goes on.
+    """Cache DATASET in OUT, as frames or as compact events; OUT opens as a data set. Run again after an interruption, it continues.
 
     Args:
-        what: Frames serve one rate, events any. DAT files are as quick to read as either: prepare what is slow to decode.
-        split: Only this one, instead of all that are there.
-        kind: What the data set is, where its content doesn't tell.
+        what: Frames serve one rate, events any rate. Not worth it for DAT files, which are read as fast; for text and slow disks.
+        split: Only this split; all that are there if not given.
+        kind: Layout of the data set; recognised by its files if not given.
         rate_hz: Frames per second of event time.
         window_ms: Length of a sliding window.
-        windows: Sliding windows keep their length at any rate, disjoint ones are as long as the step.
-        bins: Time bins of a window.
-        histogram: Published: bins from the first to the last event, as published weights expect.
-        halved: Half resolution, by event coordinates or, as published 1 Mpx weights expect, odd pixels only; 1 Mpx and eTraM: events.
-        processes: How many work at once; all cores if not given.
+        windows: Sliding windows have the same length at every rate, disjoint ones are as long as the step.
+        bins: Time bins per window.
+        histogram: How events are counted; published: bins from the first to the last event, as published weights expect.
+        halved: Half resolution: by event coordinates, or odd pixels only, as published 1 Mpx weights expect; 1 Mpx and eTraM: events.
+        processes: Recordings prepared at the same time; as many as cores if not given.
     """
     sampling = Sampling(rate_hz=rate_hz, kind=windows, window_us=round(window_ms * 1000), bins=bins, histogram=histogram)
     failed = 0
@@ -114,28 +117,28 @@ def prepare(
 
 
 def samples(dataset: Dataset, sampling: Sampling, number: int = PICTURES) -> list[BoxedFrame]:
-    """Labelled frames from all over the data set, those with boxes first; broken recordings are passed over."""
+    """Labelled frames with boxes, spread over the data set; broken recordings are skipped."""
     chosen: list[BoxedFrame] = []
     for i in dict.fromkeys(np.linspace(0, len(dataset.recordings) - 1, 4 * number).round().astype(int).tolist()):
         recording = dataset.recordings[i]
-        wanted = -(-(number - len(chosen)) // max(len(dataset.recordings) - i, 1))
+        wanted = ceil((number - len(chosen)) / max(len(dataset.recordings) - i, 1))
         try:
             ends_us = recording.ends_us(sampling)
             times = np.unique(recording.labels.t)
             for time_us in times[np.linspace(0, len(times) - 1, min(wanted, len(times))).round().astype(int)] if len(times) else ():
-                place = int(np.abs(ends_us - time_us).argmin())
-                labels = recording.labels_at(int(ends_us[place]), float(sampling.step_us) / 2)
+                index = int(np.abs(ends_us - time_us).argmin())
+                labels = recording.labels_at(int(ends_us[index]), float(sampling.step_us) / 2)
                 if labels is not None and len(chosen) < number:
-                    data = recording.frames(ends_us[place : place + 1], sampling)[0]
-                    title = f"{recording.name}, {ends_us[place] / 1e6:.3f} s"
+                    data = recording.frames(ends_us[index : index + 1], sampling)[0]
+                    title = f"{recording.name}, {ends_us[index] / 1e6:.3f} s"
                     chosen.append(BoxedFrame(title, data, labels.boxes, labels.classes))
         except InputError:
             continue
     return chosen
 
 
-def _all_splits(root: Path, kind: Kind | None, halve: Halve | None = None) -> list[Dataset]:
-    """Every split that is there; one that the folder itself is, or all of it if it has none."""
+def _all_splits(root: Path, kind: DatasetKind | None, halve: Halve | None = None) -> list[Dataset]:
+    """Every split that is there; if the folder itself is a split, that one; without splits, all of it."""
     found = [split for split, names in FOLDERS.items() if any((root / name).is_dir() for name in names) or root.name in names]
     if not found and (root / "splits.json").is_file():
         found = list(FOLDERS)

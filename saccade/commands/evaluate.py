@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from saccade.commands.data import Folder, Split
 from saccade.commands.weights import WeightsFile
-from saccade.datasets.open import Kind, fixed_sampling, open_dataset
+from saccade.datasets.open import DatasetKind, fixed_sampling, open_dataset
 from saccade.datasets.recording import Dataset, Sampling
 from saccade.evaluation.result import Evaluation, write_evaluation
 from saccade.evaluation.run.condition import Condition, EvaluationWindow
@@ -48,7 +48,7 @@ def evaluate(
     reset_every: tuple[int, ...] = (0,),
     seed: int = 0,
     split: Split = "test",
-    kind: Kind | None = None,
+    kind: DatasetKind | None = None,
     recordings: int = 0,
     beside: tuple[str, ...] = (),
     protocol: Literal["saccade", "prophesee"] = "saccade",
@@ -110,14 +110,14 @@ def _run(
     """SEVERAL: the weights to report on, then those of --beside."""
     import torch
 
+    from saccade.datasets.check import warn_of_dropped_labels
     from saccade.evaluation.evaluate import answers_at, evaluate
-    from saccade.training.start import warn_of_filters
 
     if out is not None:
         if out.exists() and not out.is_dir():
             raise InputError(f"{out}: is a file; expected a folder to write to, or a new name")
         out.mkdir(parents=True, exist_ok=True)
-    warn_of_filters(dataset)
+    warn_of_dropped_labels(dataset)
     on_gpu = device == "cuda" or (device == "auto" and torch.cuda.is_available())
     processes = processes or (1 if on_gpu else os.cpu_count() or 1)
     folders = [None if out is None else out / "beside" / Path(one).stem if place else out for place, one in enumerate(several)]

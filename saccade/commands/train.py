@@ -1,35 +1,44 @@
 """`saccade train`: a data set -> weights."""
 
 import os
+from inspect import getdoc
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from saccade.datasets.open import Kind, open_dataset
+from saccade.datasets.open import DatasetKind, open_dataset
 from saccade.training.settings import TrainingSettings, presets
 
-Data = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DATA", help="Folder of a data set; its splits train and val are used.")]
-Out = Annotated[
-    Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="Folder for weights, checkpoint, metrics; an old one is resumed.")
+TrainingData = Annotated[
+    Path, tyro.conf.Positional, tyro.conf.arg(metavar="DATA", help="Folder of a data set; its splits train and val are used.")
 ]
-Gen1 = Annotated[TrainingSettings, tyro.conf.subcommand("gen1", default=presets["gen1"](), description=presets["gen1"].__doc__)]
-OneMpx = Annotated[TrainingSettings, tyro.conf.subcommand("1mpx", default=presets["1mpx"](), description=presets["1mpx"].__doc__)]
+RunFolder = Annotated[
+    Path,
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="OUT", help="Folder for weights, checkpoint, metrics; resumed if it has a checkpoint."),
+]
+Gen1 = Annotated[TrainingSettings, tyro.conf.subcommand("gen1", default=presets["gen1"](), description=getdoc(presets["gen1"]))]
+OneMpx = Annotated[TrainingSettings, tyro.conf.subcommand("1mpx", default=presets["1mpx"](), description=getdoc(presets["1mpx"]))]
 Synthetic = Annotated[
-    TrainingSettings, tyro.conf.subcommand("synthetic", default=presets["synthetic"](), description=presets["synthetic"].__doc__)
+    TrainingSettings, tyro.conf.subcommand("synthetic", default=presets["synthetic"](), description=getdoc(presets["synthetic"]))
 ]
 
 
 def train(
-    data: Data, out: Out, settings: Annotated[Gen1 | OneMpx | Synthetic, tyro.conf.arg(name="")], *, kind: Kind | None = None
+    data: TrainingData,
+    out: RunFolder,
+    settings: Annotated[Gen1 | OneMpx | Synthetic, tyro.conf.arg(name="")],
+    *,
+    kind: DatasetKind | None = None,
 ) -> None:
     """Train a detector on DATA with the settings of a preset, any of which can be changed: `saccade train DATA OUT synthetic --steps 300`.
 
-    Killed or stopped, the same command goes on where the last checkpoint was written, with the same losses. Several processes or machines:
-    put `torchrun --nproc-per-node N -m` in front and write saccade.cli for saccade, or use srun.
+    After an interruption the same command resumes from the last checkpoint, with the same losses. Several processes or machines:
+    `torchrun --nproc-per-node N -m saccade.cli train ...`, or srun.
 
     Args:
-        kind: What the data set is, where its content doesn't tell; before the preset: `saccade train DATA OUT --kind etram 1mpx`.
+        kind: Layout of the data set; recognised by its files if not given. Before the preset: `saccade train DATA OUT --kind etram 1mpx`.
     """
     from saccade.training.loop import Stopped, fit
     from saccade.training.processes import from_environment

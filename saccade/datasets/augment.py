@@ -1,29 +1,27 @@
-"""CLIP -> CLIP: flip, zoom in, zoom out with the published ranges, one draw for all frames of a clip; boxes follow the pixels."""
+"""CLIP -> CLIP: flip, zoom in, zoom out with the published ranges, the same for all frames of a clip; boxes follow the pixels."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 import numpy as np
-from jaxtyping import UInt8
 
+from saccade.datasets.recording import FrameArray
 from saccade.machine import compiled
 from saccade.types import Boxes, InputError, Labels, Scores
 
-Frames = UInt8[np.ndarray, "T channels height width"]
-
-LEAST_SHARE = 0.1  # a box of which the zoom leaves less than this in sight isn't learned: nobody could say what it is
+LEAST_SHARE = 0.1  # a box of which less than this share stays in the picture isn't learned: it can't be recognised
 
 
 @dataclass(frozen=True, kw_only=True)
 class AugmentSettings:
-    """Probabilities and ranges; as published: a random clip zooms mostly in, a recording that is played through only out."""
+    """Probabilities and ranges; as published, random clips zoom mostly in, recordings that are played through only out."""
 
-    flip: float = 0.5
-    zoom: float = 0.8  # of random clips
-    zoom_in: float = 0.8  # share of zooming in among the zooms of random clips
-    zoom_ordered: float = 0.5  # of recordings that are played through: only out, since labels that come later would be lost out of sight
-    largest_in: float = 1.5
-    largest_out: float = 1.2
+    flip: float = 0.5  # probability of mirroring left and right
+    zoom: float = 0.8  # probability that a random clip is zoomed
+    zoom_in: float = 0.8  # probability that the zoom of a random clip is in, not out
+    zoom_ordered: float = 0.5  # probability that a recording played through is zoomed out; in, later labels would lie outside the picture
+    largest_in: float = 1.5  # largest factor of zooming in
+    largest_out: float = 1.2  # largest factor of zooming out
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -42,14 +40,14 @@ class Augmentation:
 
     flip: bool = False
     zoom: float = 1.0
-    x: float = 0.0  # column of the flipped picture that comes to the left edge
+    x: float = 0.0  # column of the flipped picture that moves to the left edge
     y: float = 0.0
 
 
 def draw(
     random: np.random.Generator, settings: AugmentSettings, lane: Literal["random", "ordered"], width: int, height: int, boxes: Boxes
 ) -> Augmentation:
-    """BOXES are those of the last labelled frame: zooming in keeps the centre of one in sight, and with it a quarter of its area."""
+    """BOXES are those of the last labelled frame: zooming in keeps the centre of one in the picture, and with it a quarter of its area."""
     flip = bool(random.random() < settings.flip)
     if random.random() >= (settings.zoom if lane == "random" else settings.zoom_ordered):
         return Augmentation(flip)
@@ -75,7 +73,7 @@ def _window_start(random: np.random.Generator, side: int, window: float, inside:
     return float(random.uniform(min(low, high), high))
 
 
-def augment_frames(frames: Frames, augmentation: Augmentation) -> Frames:
+def augment_frames(frames: FrameArray, augmentation: Augmentation) -> FrameArray:
     """Nearest pixel: counts stay counts. What lies outside the sensor is zero."""
     if augmentation == Augmentation():
         return frames
@@ -100,7 +98,7 @@ def _sources(side: int, zoom: float, start: float) -> tuple[int, np.ndarray]:
 
 @compiled
 def _gather(frames: np.ndarray, rows: np.ndarray, columns: np.ndarray, result: np.ndarray) -> None:
-    """RESULT[..., i, j] = FRAMES[..., rows[i], columns[j]]; unsigned, or numba asks of each pixel whether its index counts from the end."""
+    """RESULT[..., i, j] = FRAMES[..., rows[i], columns[j]]; unsigned indices, because numba checks signed ones for being negative."""
     steps, channels = frames.shape[:2]
     for step in range(steps):
         for channel in range(channels):
@@ -118,7 +116,7 @@ def flip_boxes(boxes: Boxes, width: int) -> Boxes:
 
 
 def augment_labels(labels: Labels, augmentation: Augmentation, width: int, height: int) -> tuple[Labels, int]:
-    """The labels in the new picture, cut off at its edges, and how many vanished because too little of them is left in sight."""
+    """The labels in the new picture, cropped to it, and how many were dropped because too little of them is left in it."""
     if augmentation == Augmentation():
         return labels, 0
     boxes = flip_boxes(labels.boxes, width) if augmentation.flip else labels.boxes

@@ -1,5 +1,6 @@
 """DATA SET -> REPORT: counts, broken files, labels outside recordings, duplicates, recordings in two splits."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,9 @@ from saccade.datasets.recording import Dataset, LabelledRecording, Sampling, mat
 from saccade.events.statistics import measure
 from saccade.types import InputError
 
-ENDS = 1 << 16  # bytes at the beginning and the end by which two recordings are compared
+log = logging.getLogger("saccade")
+
+COMPARED_BYTES = 1 << 16  # at the beginning and at the end of two recordings
 LISTED = 10  # problems of a kind that the text shows
 
 
@@ -45,7 +48,7 @@ class DatasetReport:
 
     @property
     def problems(self) -> list[str]:
-        """What must be mended, or at least known."""
+        """All that is wrong, one text each."""
         found = list(self.missing)
         for recording in self.recordings:
             found += [f"{recording.name}: {problem}" for problem in recording.problems]
@@ -90,35 +93,37 @@ def check_dataset(
 
 def _check_one(recording: LabelledRecording, classes: int, sampling: Sampling, deep: bool) -> RecordingReport:
     try:
-        labels, ends_us = recording.labels, recording.ends_us(sampling)
-        truth = getattr(recording, "truth", None)
-        instants_us = np.unique(labels.t) if truth is None else truth.instants_us
-        boxes = tuple(np.bincount(labels.classes, minlength=classes).tolist())
-        report = RecordingReport(recording.name, boxes=boxes, instants=len(instants_us))
-        if truth is not None:
-            report = replace(report, dropped=Counter(truth.dropped), duplicates=truth.duplicates)
+        truth, ends_us = recording.truth, recording.ends_us(sampling)
+        report = RecordingReport(
+            recording.name,
+            boxes=tuple(np.bincount(truth.labels.classes, minlength=classes).tolist()),
+            instants=len(truth.instants_us),
+            dropped=Counter(truth.dropped),
+            duplicates=truth.duplicates,
+        )
         if len(ends_us):
-            report = _place_labels(report, instants_us, ends_us, sampling)
+            report = _match_labels(report, truth.instants_us, ends_us, sampling)
             recording.frames(ends_us[:1], sampling), recording.frames(ends_us[-1:], sampling)
-        return replace(report, problems=tuple(_problems(report, labels.t, recording, deep)))
+        return replace(report, problems=tuple(_problems(report, recording, deep)))
     except InputError as error:
         return RecordingReport(recording.name, problems=(str(error),))
 
 
-def _place_labels(report: RecordingReport, instants_us: np.ndarray, ends_us: np.ndarray, sampling: Sampling) -> RecordingReport:
+def _match_labels(report: RecordingReport, instants_us: np.ndarray, ends_us: np.ndarray, sampling: Sampling) -> RecordingReport:
     step_us = float(sampling.step_us)
-    inside = (instants_us >= ends_us[0] - step_us) & (instants_us <= ends_us[-1] + step_us)  # a step of grace: sensors may be silent
+    # one step more on each side: a sensor may see nothing there
+    inside = (instants_us >= ends_us[0] - step_us) & (instants_us <= ends_us[-1] + step_us)
     tolerance_us = min(step_us, int(np.diff(ends_us).min())) / 2 if len(ends_us) > 1 else step_us / 2
     unmatched = int((match(instants_us, ends_us, tolerance_us).unused & inside).sum())
     duration_us = int(ends_us[-1] - ends_us[0] + step_us)
     return replace(report, duration_us=duration_us, frames=len(ends_us), outside=int((~inside).sum()), unmatched=unmatched)
 
 
-def _problems(report: RecordingReport, t: np.ndarray, recording: LabelledRecording, deep: bool) -> list[str]:
+def _problems(report: RecordingReport, recording: LabelledRecording, deep: bool) -> list[str]:
     found = []
     if not report.frames:
         found.append("has no events")
-    if not len(t) and (not report.instants or report.dropped.total()):  # labelled, and nothing there: simulated streets may be empty
+    if not any(report.boxes) and (not report.instants or report.dropped.total()):  # labelled as empty is fine: simulated streets may be
         found.append("has no label that counts")
     if report.outside:
         found.append(
@@ -138,7 +143,7 @@ def _problems(report: RecordingReport, t: np.ndarray, recording: LabelledRecordi
 
 
 def shared_recordings(datasets: Sequence[Dataset]) -> list[str]:
-    """Recordings that are in two splits, by name or by content: a score on them would be a lie."""
+    """Recordings that are in two splits, by name or by content: scores on them would be too high."""
     seen: dict[object, str] = {}
     found = []
     for dataset in datasets:
@@ -158,8 +163,24 @@ def _digest(path: Path) -> bytes | None:
     try:
         with path.open("rb") as file:
             size = path.stat().st_size
-            start = file.read(ENDS)
-            file.seek(max(size - ENDS, 0))
-            return sha256(str(size).encode() + start + file.read(ENDS)).digest()
+            start = file.read(COMPARED_BYTES)
+            file.seek(max(size - COMPARED_BYTES, 0))
+            return sha256(str(size).encode() + start + file.read(COMPARED_BYTES)).digest()
     except OSError:
         return None
+
+
+def warn_of_dropped_labels(dataset: Dataset) -> None:
+    """Log how many boxes the rules of the data set drop, by reason, and its notes: dropped labels go unnoticed otherwise."""
+    for note in (*dataset.notes, *dataset.missing):
+        log.warning("%s, %s: %s", dataset.name, dataset.split, note)
+    dropped: Counter[str] = Counter()
+    kept = 0
+    for recording in dataset.recordings:
+        dropped.update(recording.truth.dropped)
+        kept += len(recording.truth.labels)
+    if dropped.total():
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items() if count)
+        log.warning("%s, %s: of %d boxes the rules leave out %s", dataset.name, dataset.split, kept + dropped.total(), reasons)
+    if dataset.recordings and not kept and dropped.total():
+        raise InputError(f"{dataset.name}, {dataset.split}: the rules leave no box; `saccade check` shows the labels")

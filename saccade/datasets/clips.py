@@ -1,44 +1,44 @@
-"""RECORDING -> CLIP: T frames in a row with the true time between them and their labels."""
+"""RECORDING -> CLIP: T consecutive frames with the true time between them and their labels."""
 
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Bool, Float32, Int64, UInt8
 
-from saccade.datasets.augment import Augmentation, Frames, augment_frames, augment_labels
-from saccade.datasets.recording import LabelledRecording, Sampling
+from saccade.datasets.augment import Augmentation, augment_frames, augment_labels
+from saccade.datasets.recording import FrameArray, LabelledRecording, Sampling
 from saccade.model.stepping import FRESH_DT, elapsed
 from saccade.types import InputError, Labels
 
 
 @dataclass(frozen=True, eq=False)
 class Clip:
-    """Frames of one recording, never of two, and never a frame that isn't in it."""
+    """Consecutive frames of one recording; none is padding."""
 
-    frames: Frames
-    dt: Float32[np.ndarray, "T"]  # time since the frame before, in windows of the sampling, at a clip's beginning, too; 1.0 if `is_first`
+    frames: UInt8[np.ndarray, "T channels height width"]
+    dt: Float32[np.ndarray, "T"]  # time since the previous frame (of the previous clip, too), in windows of the sampling; 1.0 if `is_first`
     ends_us: Int64[np.ndarray, "T"]
     labelled: Bool[np.ndarray, "T"]
     labels: tuple[Labels, ...]  # of the labelled frames
-    is_first: bool  # nothing came before: the memory of this slot starts anew
+    is_first: bool  # the memory of this slot is reset before it
     name: str  # of the recording
-    vanished: int = 0  # boxes that the augmentation left out
+    vanished: int = 0  # boxes that the augmentation moved out of the picture
 
 
 @dataclass(frozen=True, eq=False)
-class Timeline:
+class ClipTimeline:
     """The frames of a recording that are used: some or all ends of its grid at one rate."""
 
     sampling: Sampling
     ends_us: Int64[np.ndarray, "all"]
-    kept: Int64[np.ndarray, "n"]  # which of them, rising
+    kept: Int64[np.ndarray, "n"]  # indices of the ends that are used, rising
 
     def __len__(self) -> int:
         return len(self.kept)
 
     @property
     def step_us(self) -> float:
-        """Of the grid as it is: some recordings stretch it to meet their labels."""
+        """Mean step of the grid itself: some recordings stretch it to meet their labels."""
         ends_us = self.ends_us
         return float(self.sampling.step_us) if len(ends_us) < 2 else (int(ends_us[-1]) - int(ends_us[0])) / (len(ends_us) - 1)
 
@@ -47,7 +47,7 @@ class Timeline:
         return min(most_us, self.step_us / 2)
 
     def steps(self, first: int, length: int, is_first: bool) -> Float32[np.ndarray, "T"]:
-        """True elapsed time in windows; one window before a frame whose memory begins, at any rate, as for streams and evaluations."""
+        """dt of these frames: true elapsed time in windows; 1 where the memory is reset, as in streams and evaluations."""
         ends_us = self.ends_us[self.kept[first : first + length]]
         window_us = self.sampling.window_us
         before_us = ends_us[0] if is_first or not first else self.ends_us[self.kept[first - 1]]
@@ -56,31 +56,36 @@ class Timeline:
             dt[0] = FRESH_DT
         return dt.astype(np.float32)
 
-    def read(self, recording: LabelledRecording, first: int, length: int) -> Frames:
-        """Frames in a row are read at once: those of a sliding window share their events."""
+    def read(self, recording: LabelledRecording, first: int, length: int) -> FrameArray:
+        """The frames, consecutive ones with one call: those of a sliding window share their events."""
         kept = self.kept[first : first + length]
         runs = np.split(kept, np.flatnonzero(np.diff(kept) != 1) + 1)
         parts = [recording.frames(self.ends_us[run], self.sampling) for run in runs]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def labels_of(recording: LabelledRecording, timeline: Timeline, first: int, length: int, tolerance_us: float) -> list[Labels | None]:
-    """Labels of every frame of a clip; None = nobody looked at that instant."""
+def labels_of(recording: LabelledRecording, timeline: ClipTimeline, first: int, length: int, tolerance_us: float) -> list[Labels | None]:
+    """Labels of every frame of a clip; None = not labelled."""
     tolerance_us = timeline.tolerance_us(tolerance_us)
     return [recording.labels_at(int(end_us), tolerance_us) for end_us in timeline.ends_us[timeline.kept[first : first + length]]]
 
 
 def seen_since(labels: list[Labels | None], start_us: int) -> list[Labels | None]:
-    """Without the objects that have stood still since before START_US, where that is known: who began to look then can't know of them."""
+    """Without objects that have stood still since before START_US, where that is known: they made no event that a memory could know of."""
     return [found if found is None or found.still_us is None else found[found.t - found.still_us > start_us] for found in labels]
 
 
 def cut(
-    recording: LabelledRecording, timeline: Timeline, first: int, labels: list[Labels | None], augmentation: Augmentation, is_first: bool
+    recording: LabelledRecording,
+    timeline: ClipTimeline,
+    first: int,
+    labels: list[Labels | None],
+    augmentation: Augmentation,
+    is_first: bool,
 ) -> Clip:
     """The clip of as many frames as LABELS from frame FIRST of the timeline on.
 
-    A frame that loses all of its boxes to the augmentation counts as not labelled, as published: parts of objects may still be in sight.
+    A frame that loses all of its boxes to the augmentation counts as not labelled, as published: parts of objects may still be visible.
     """
     length = len(labels)
     frames = timeline.read(recording, first, length)

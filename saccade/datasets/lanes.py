@@ -1,9 +1,9 @@
 """DATASET -> CLIPS: lanes, each an endless row of clips for one slot of the batch. Clip n of lane k is a pure function of the seed.
 
-No lane has a position of its own: whoever knows the number of the step knows where every lane is, so resuming is starting at a step, and
-processes share the lanes by number. An ordered lane plays recordings through (the state is carried, gradients end with the clip); a random
-lane jumps to a labelled instant with every clip (`is_first`). No padding frames: what a recording has more than whole clips, at most a
-clip less one frame, is left out at its beginning and end, elsewhere every time it is played. Clips of ordered lanes may have no labels.
+Lanes keep no position: the number of the step says where every lane is, so resuming is starting at a step, and processes share the lanes
+by number. An ordered lane plays recordings through (the state is carried, gradients end with the clip); a random
+lane jumps to a labelled instant with every clip (`is_first`). No padding frames: the remainder after whole clips, less than a clip, is
+left out at the beginning and end of a recording, another part of it every time it is played. Clips of ordered lanes may have no labels.
 """
 
 import hashlib
@@ -16,26 +16,26 @@ from typing import Literal
 import numpy as np
 
 from saccade.datasets.augment import Augmentation, AugmentSettings, draw
-from saccade.datasets.clips import Clip, Timeline, cut, labels_of, seen_since
+from saccade.datasets.clips import Clip, ClipTimeline, cut, labels_of, seen_since
 from saccade.datasets.recording import Dataset, Sampling
 from saccade.types import InputError
 
 log = logging.getLogger("saccade")
 
-ORDER, PLAY, JUMP, PICTURE = range(4)  # what a draw is for: none depends on how many numbers another one takes
+ORDER, PLAY, JUMP, PICTURE = range(4)  # purposes of random numbers, each with a generator of its own
 MOST_TRIES = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaneSettings:
-    """How recordings become clips."""
+    """How recordings are cut into clips."""
 
-    kind: Literal["mixed", "ordered", "random"] = "mixed"  # mixed: lanes 0, 2, 4 ... ordered, 1, 3, 5 ... random, as in the paper half each
+    kind: Literal["mixed", "ordered", "random"] = "mixed"  # ordered lanes play recordings through, random ones jump; mixed: half each
     augment: AugmentSettings = field(default_factory=AugmentSettings)
-    rates_hz: tuple[float, ...] = ()  # a random clip's or a played recording's rate is one of these; () = the sampling's
-    skip: float = 0.0  # jitter of dt: share of the frames that are left out at random
-    seen_only: bool = True  # don't ask for objects that stand still since before the lane's memory began, where labels tell
-    tolerance_us: float = 25_000.0  # a label further than this, or half a step, from every frame's end is not used
+    rates_hz: tuple[float, ...] = ()  # frame rates to draw from, for each random clip or played recording; empty = the detector's own
+    skip: float = 0.0  # share of the frames that are left out at random, which varies dt
+    seen_only: bool = True  # whether labels are left out of objects that have stood still since before the memory was reset
+    tolerance_us: float = 25_000.0  # labels further than this, or than half a step, from the end of every frame are not used
 
     def __post_init__(self) -> None:
         if self.kind not in ("mixed", "ordered", "random"):
@@ -47,19 +47,19 @@ class LaneSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class ClipPlace:
     """Where a clip lies: frames first to first + length of the timeline of a recording."""
 
     recording: int
-    timeline: Timeline
+    timeline: ClipTimeline
     first: int
-    begins: int  # the frame before which the memory knows nothing
+    begins: int  # the frame at which the memory was reset
     is_first: bool
-    augmentation: Augmentation | None  # None: is drawn for the clip, when its labels are known
+    augmentation: Augmentation | None  # None = drawn per clip, when its labels are known
 
 
 class Lanes:
-    """`clip(lane, step)` of LANES lanes, those of all processes together; what is remembered only saves time."""
+    """`clip(lane, step)` of LANES lanes, those of all processes together; attributes with an underscore are caches."""
 
     def __init__(self, dataset: Dataset, sampling: Sampling, settings: LaneSettings, *, lanes: int, length: int, seed: int) -> None:
         if not dataset.recordings:
@@ -75,7 +75,7 @@ class Lanes:
         self.width = max(recording.width for recording in dataset.recordings)
         self._played: dict[int, list[int]] = {}  # ordered lane -> clips before its first, second, ... recording
         self._counts: dict[tuple[int, float], int] = {}
-        self._plays: dict[int, Place] = {}
+        self._plays: dict[int, ClipPlace] = {}
         self._instants: list[np.ndarray] = []
         if settings.kind != "ordered":
             self._instants = [np.unique(recording.labels.t) for recording in dataset.recordings]
@@ -98,8 +98,8 @@ class Lanes:
             augmentation = draw(random, self.settings.augment, "random", recording.width, recording.height, boxes)
         return cut(recording, place.timeline, place.first, labels, augmentation, place.is_first)
 
-    def place(self, lane: int, step: int) -> Place:
-        """Where the clip lies, without reading it."""
+    def place(self, lane: int, step: int) -> ClipPlace:
+        """Which frames the clip has, without reading them."""
         if not 0 <= lane < self.lanes or step < 0:
             raise InputError(f"lanes: lane {lane} of {self.lanes}, step {step}: there is no such clip")
         if self.settings.kind == "random" or (self.settings.kind == "mixed" and lane % 2):
@@ -107,13 +107,13 @@ class Lanes:
         return self._along(lane // 2 if self.settings.kind == "mixed" else lane, step)
 
     def fingerprint(self) -> str:
-        """Equal where every step gives the same clips: what a checkpoint compares before it goes on."""
+        """Equal if every step gives the same clips; a checkpoint compares it before it is resumed."""
         names = [(recording.name, recording.width, recording.height) for recording in self.dataset.recordings]
         said = repr((self.dataset.name, self.dataset.split, names, self.sampling, self.settings, self.lanes, self.length, self.seed))
         return hashlib.sha256(said.encode()).hexdigest()[:16]
 
-    def _jump(self, lane: int, step: int) -> Place:
-        """To a labelled instant, each as likely as any other. As published the clip ends with it, where the recording is old enough."""
+    def _jump(self, lane: int, step: int) -> ClipPlace:
+        """A random lane's clip: up to a labelled instant, all equally likely; instants near a recording's start lie inside the clip."""
         random = np.random.default_rng([self.seed, JUMP, lane, step])
         for _ in range(MOST_TRIES):
             number = int(random.integers(self._before[-1]))
@@ -127,22 +127,22 @@ class Lanes:
             tolerance_us = timeline.tolerance_us(self.settings.tolerance_us)
             if self.dataset.recordings[recording].labels_at(int(ends_us[index]), tolerance_us) is not None:
                 first = max(index + 1 - self.length, 0)
-                return Place(recording, timeline, first, first, True, None)
+                return ClipPlace(recording, timeline, first, first, True, None)
         raise InputError(
             f"{self.dataset.name}, {self.dataset.split}: of {MOST_TRIES} labelled instants none is near a frame of a recording that has "
             f"{self.length} frames; are the labels' times those of the events? Else lower the length or raise tolerance_us"
         )
 
-    def _along(self, lane: int, step: int) -> Place:
-        """The lane's plays are cut from one endless row, a new order of all recordings after the other, dealt out to the lanes in turn."""
+    def _along(self, lane: int, step: int) -> ClipPlace:
+        """An ordered lane's clip. The recordings, shuffled again and again, are one endless list; lane k of n plays entries k, k + n ..."""
         count = self.lanes if self.settings.kind == "ordered" else (self.lanes + 1) // 2
         played = self._played.setdefault(lane, [0])
-        useless = 0
+        empty = 0
         while played[-1] <= step:
             clips = self._clips(lane + count * (len(played) - 1))
             played.append(played[-1] + clips)
-            useless = 0 if clips else useless + 1
-            if useless > MOST_TRIES + 10 * len(self.dataset.recordings):
+            empty = 0 if clips else empty + 1
+            if empty > MOST_TRIES + 10 * len(self.dataset.recordings):
                 raise InputError(f"{self.dataset.name}, {self.dataset.split}: no recording has {self.length} frames; lower the length")
         turn = bisect_right(played, step) - 1
         play = self._play(lane + count * turn)
@@ -150,7 +150,7 @@ class Lanes:
         return replace(play, first=play.first + clip * self.length, is_first=clip == 0)
 
     def _clips(self, number: int) -> int:
-        """How many clips a play gives."""
+        """How many clips entry NUMBER of that list gives."""
         if self.settings.skip:
             return len(self._play(number).timeline) // self.length
         recording, random = self._draw_play(number)
@@ -164,12 +164,12 @@ class Lanes:
         return self._counts[recording, rate_hz]
 
     def _draw_play(self, number: int) -> tuple[int, np.random.Generator]:
-        """Which recording is played, and what decides how."""
+        """Index of the recording that is entry NUMBER, and its random generator."""
         epoch, position = divmod(number, len(self.dataset.recordings))
         return int(_order(self.seed, epoch, len(self.dataset.recordings))[position]), np.random.default_rng([self.seed, PLAY, number])
 
-    def _play(self, number: int) -> Place:
-        """From where on a recording is played, and the augmentation that holds for all of it."""
+    def _play(self, number: int) -> ClipPlace:
+        """First clip of entry NUMBER, with the augmentation that holds for all of its clips."""
         if number in self._plays:
             return self._plays[number]
         index, random = self._draw_play(number)
@@ -180,19 +180,19 @@ class Lanes:
         picture = draw(random, self.settings.augment, "ordered", recording.width, recording.height, nothing)
         if len(self._plays) >= 2 * self.lanes:  # the recording that each lane plays, and the one it comes from
             del self._plays[next(iter(self._plays))]
-        self._plays[number] = Place(index, timeline, offset, offset, True, picture)
+        self._plays[number] = ClipPlace(index, timeline, offset, offset, True, picture)
         return self._plays[number]
 
     def _rate(self, random: np.random.Generator) -> float:
         return float(random.choice(self.settings.rates_hz)) if self.settings.rates_hz else self.sampling.rate_hz
 
-    def _timeline(self, recording: int, random: np.random.Generator) -> Timeline:
+    def _timeline(self, recording: int, random: np.random.Generator) -> ClipTimeline:
         sampling = replace(self.sampling, rate_hz=self._rate(random))
         ends_us = self.dataset.recordings[recording].ends_us(sampling)
         kept = np.arange(len(ends_us))
         if self.settings.skip:
             kept = kept[random.random(len(kept)) >= self.settings.skip]
-        return Timeline(sampling, ends_us, kept)
+        return ClipTimeline(sampling, ends_us, kept)
 
 
 @lru_cache(maxsize=16)

@@ -2,19 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-from saccade.datasets import dsec, folder, gen1, prepared, rvt_tree, synthetic
-from saccade.datasets.prepared import PreparedFrames
-from saccade.datasets.raw_events import Halve
-from saccade.datasets.recording import Dataset, Sampling
+from saccade.datasets import layouts, rvt_tree
+from saccade.datasets.prepare import is_prepared_dataset, open_prepared
+from saccade.datasets.recording import Dataset, Halve, Sampling
 from saccade.datasets.rules import LabelRules
-from saccade.datasets.rvt_tree import RvtRecording
 from saccade.datasets.splits import Selection, select
 from saccade.types import InputError
 
-Kind = Literal["gen1", "1mpx", "rvt", "dsec", "etram", "synthetic", "folder"]
-KINDS = ("gen1", "1mpx", "rvt", "dsec", "etram", "synthetic", "folder")
+DatasetKind = Literal["gen1", "1mpx", "rvt", "dsec", "etram", "synthetic", "folder"]
 BY_HASH = "no subfolders train, val, test and no splits.json: recordings are split 8 : 1 : 1 by a hash of their names"
 EXPECTED = """expected one of
   gen1, 1mpx, etram: NAME_td.dat (etram: NAME_td.h5) + NAME_bbox.npy
@@ -26,23 +23,27 @@ each in subfolders train, val, test, or listed in splits.json"""
 
 
 def open_dataset(
-    path: str | Path, split: str = "train", kind: Kind | None = None, *, rules: LabelRules | None = None, halve: Halve | None = None
+    path: str | Path, split: str = "train", kind: DatasetKind | None = None, *, rules: LabelRules | None = None, halve: Halve | None = None
 ) -> Dataset:
     """Open a split (train, val, test, or all) of a data set. Nothing is decoded yet.
 
-    kind: what it is, where the content doesn't tell. What `prepare` wrote is always recognised.
+        recording = saccade.open_dataset("gen1", "val").recordings[0]
+        sampling = Sampling(rate_hz=100)
+        frames = recording.frames(recording.ends_us(sampling)[:21], sampling)
+
+    kind: the layout, where the content doesn't tell. What `prepare` wrote is always recognised.
     rules: which labels count, instead of the data set's own: its training rules for train, its evaluation rules for other splits.
-    halve: frames of half the resolution, instead of the data set's own choice (1 Mpx and eTraM: by halved event coordinates). What
-    weights want is their `config.halved`; stored frames that aren't so are refused.
+    halve: frames of half the resolution, instead of the data set's own choice (1 Mpx and eTraM: by halved event coordinates). Take the
+    `config.halved` of the weights; stored frames that were halved in another way are refused.
     """
     root = Path(path)
-    if kind is not None and kind not in KINDS:
-        raise InputError(f"{root}: unknown kind={kind!r}; expected one of {', '.join(KINDS)}")
+    if kind is not None and kind not in get_args(DatasetKind):
+        raise InputError(f"{root}: unknown kind={kind!r}; expected one of {', '.join(get_args(DatasetKind))}")
     chosen = select(root, split)
-    if prepared.recognise(chosen):
+    if is_prepared_dataset(chosen):
         if rules is not None or kind is not None:
             raise InputError(f"{root}: is a prepared data set, whose kind and rules are fixed; prepare it again with others")
-        return check_halving(prepared.open_prepared(chosen), halve)
+        return check_halving(open_prepared(chosen), halve)
     found = kind or _recognise(root, chosen)
     if found is None:
         raise InputError(f"{root}: no data set we know in it; {EXPECTED}")
@@ -56,17 +57,14 @@ def open_dataset(
 
 def fixed_sampling(dataset: Dataset) -> Sampling | None:
     """The only sampling that a data set of stored frames can serve; None = any."""
-    first = dataset.recordings[0]
-    if isinstance(first, PreparedFrames):
-        return first.sampling
-    return first.stored[0].sampling if isinstance(first, RvtRecording) and first.stored else None
+    return dataset.recordings[0].fixed_sampling if dataset.recordings else None
 
 
 def check_halving(dataset: Dataset, halved: Halve | None) -> Dataset:
-    """The data set; InputError if its recordings say that they are halved in another way. None = any will do."""
+    """The data set; InputError if its recordings are halved in another way. None = any will do."""
     if halved is None or not dataset.recordings:
         return dataset
-    found = getattr(dataset.recordings[0], "halve", halved)  # recordings of one's own may not say
+    found = dataset.recordings[0].halve
     if found != halved:
         raise InputError(
             f"{dataset.name}, {dataset.split}: its frames have halved={found!r}, but halved={halved!r} is asked for; open or prepare the "
@@ -77,21 +75,21 @@ def check_halving(dataset: Dataset, halved: Halve | None) -> Dataset:
 
 def _recognise(root: Path, chosen: Selection) -> str | None:
     return (
-        synthetic.recognise(root)
-        or rvt_tree.recognise(chosen)
-        or dsec.recognise(chosen)
-        or gen1.recognise(chosen)
-        or folder.recognise(root, chosen)
+        layouts.recognise_synthetic(root)
+        or rvt_tree.recognise_rvt(chosen)
+        or layouts.recognise_dsec(chosen)
+        or layouts.recognise_family(chosen)
+        or layouts.recognise_folder(root, chosen)
     )
 
 
 def _open(root: Path, chosen: Selection, kind: str, rules: LabelRules | None, halve: Halve | None) -> Dataset:
-    if kind in gen1.FAMILIES:
-        return gen1.open_family(chosen, kind, rules, halve)
+    if kind in layouts.FAMILIES:
+        return layouts.open_family(chosen, kind, rules, halve)
     if kind == "dsec":
-        return dsec.open_dsec(chosen, rules, halve)
+        return layouts.open_dsec(chosen, rules, halve)
     if kind == "rvt":
         return check_halving(rvt_tree.open_rvt(chosen, rules), halve)
     if kind == "synthetic":
-        return synthetic.open_synthetic(root, chosen, rules, halve)
-    return folder.open_folder(root, chosen, rules, halve)
+        return layouts.open_synthetic(root, chosen, rules, halve)
+    return layouts.open_folder(root, chosen, rules, halve)

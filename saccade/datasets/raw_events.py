@@ -4,45 +4,38 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from saccade.datasets.recording import Clip, Ends, Instants, Sampling, ends_between
-from saccade.datasets.rules import Truth
+from saccade.datasets.recording import BaseRecording, FrameArray, GroundTruth, Halve, Sampling, WindowEnds, ends_between
 from saccade.events.open import open_events
 from saccade.events.reader import LATEST_US, Reader
 from saccade.representation.canvas import Canvas
 from saccade.representation.frames import Framer, frames_between
 from saccade.representation.windows import Grid
-from saccade.types import InputError, Labels
-
-Halve = Literal["no", "events", "published"]
-CLIP = 10  # where counts end, as of `Framer`
+from saccade.types import InputError
 
 
 @dataclass(frozen=True, eq=False)
-class EventRecording:
+class EventRecording(BaseRecording):
     """Opens its file for each call: a data set has thousands of them, and workers must not share one.
 
     read_truth: (width, height, scale) -> its labels; picklable, see `rules.ruled`.
     sensor: (width, height) where the file may not say it, None = as the file says.
-    halve: frames of half the resolution, by halved event coordinates or, as published for 1 Mpx, by odd pixels only.
+    halve: frames of half the resolution, see `Halve`.
+    opening: further arguments of `open_events`.
     """
 
     name: str
     path: Path
-    read_truth: Callable[[int, int, float], Truth]
+    read_truth: Callable[[int, int, float], GroundTruth]
     sensor: tuple[int, int] | None = None
     halve: Halve = "no"
     opening: Mapping[str, Any] = field(default_factory=dict)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what was read: a worker reads what it needs."""
-        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
-
     def open(self) -> Reader:
-        """Its events; close them."""
+        """A reader of its events, to be closed by the caller."""
         width, height = self.sensor or (None, None)
         return open_events(self.path, **{"width": width, "height": height, **self.opening})
 
@@ -67,29 +60,14 @@ class EventRecording:
         return Canvas.half(*self.size, how=self.halve, multiple=1)
 
     @cached_property
-    def truth(self) -> Truth:
+    def truth(self) -> GroundTruth:
         return self.read_truth(*self.size, self.canvas.scale)
 
     @property
-    def width(self) -> int:
-        return self.canvas.width
+    def frame_size(self) -> tuple[int, int]:
+        return self.canvas.width, self.canvas.height
 
-    @property
-    def height(self) -> int:
-        return self.canvas.height
-
-    @property
-    def labels(self) -> Labels:
-        return self.truth.labels
-
-    @property
-    def instants_us(self) -> Instants:
-        return self.truth.instants_us
-
-    def labels_at(self, end_us: int, tolerance_us: float) -> Labels | None:
-        return self.truth.at(end_us, tolerance_us)
-
-    def ends_us(self, sampling: Sampling) -> Ends:
+    def ends_us(self, sampling: Sampling) -> WindowEnds:
         """From the window of the first event to that of the last one."""
         start_us, end_us = self.span_us
         if end_us <= start_us:
@@ -97,7 +75,7 @@ class EventRecording:
         grid = self.truth.clock.grid(sampling.rate_hz)
         return ends_between(grid, grid.index(start_us) + 1, grid.index(end_us - 1) + 1)
 
-    def frames(self, ends_us: Ends, sampling: Sampling) -> Clip:
+    def frames(self, ends_us: WindowEnds, sampling: Sampling) -> FrameArray:
         out = np.zeros((len(ends_us), 2 * sampling.bins, self.height, self.width), np.uint8)
         if not len(ends_us):
             return out
@@ -106,8 +84,8 @@ class EventRecording:
         start_us = int(ends_us[0]) - sampling.window_us if sampling.kind == "sliding" else grid.end(first - 1)
         rate_hz = 1_000_000 / grid.step_us
         framer = Framer(
-            rate_hz, sampling.kind, sampling.window_us, sampling.bins, CLIP, canvas=self.canvas, mode=sampling.histogram, reuse=True,
-            origin_us=grid.origin_us, max_gap_us=LATEST_US,
+            rate_hz, sampling.kind, sampling.window_us, sampling.bins, sampling.clip, canvas=self.canvas, mode=sampling.histogram,
+            reuse=True, origin_us=grid.origin_us, max_gap_us=LATEST_US,
         )  # fmt: skip
         with self.open() as reader:
             for events in reader.stream(start_us, int(ends_us[-1])):
@@ -117,15 +95,15 @@ class EventRecording:
             _keep(out, frame, grid, first)
         return out
 
-    def windows(self, starts_us: Ends, ends_us: Ends, sampling: Sampling) -> Clip:
+    def windows(self, starts_us: WindowEnds, ends_us: WindowEnds, sampling: Sampling) -> FrameArray:
         """What lies between the first start and the last end is decoded once, however the windows overlap."""
         if not len(ends_us):
             return np.zeros((0, 2 * sampling.bins, self.height, self.width), np.uint8)
         with self.open() as reader:
             events = reader.stream(int(starts_us.min()), int(ends_us.max()))
-            return frames_between(events, starts_us, ends_us, self.canvas, sampling.bins, CLIP, sampling.histogram)
+            return frames_between(events, starts_us, ends_us, self.canvas, sampling.bins, sampling.clip, sampling.histogram)
 
-    def event_counts(self, start_us: int, ends_us: Ends) -> tuple[Ends, int]:
+    def event_counts(self, start_us: int, ends_us: WindowEnds) -> tuple[WindowEnds, int]:
         """How many events came up to each of these ends since the one before, and how many pixels the sensor has: for adaptive rates."""
         counts = np.zeros(len(ends_us), np.int64)
         with self.open() as reader:
@@ -135,13 +113,13 @@ class EventRecording:
         return counts, self.size[0] * self.size[1]
 
 
-def _keep(out: Clip, frame: Any, grid: Grid, first: int) -> None:
+def _keep(out: FrameArray, frame: Any, grid: Grid, first: int) -> None:
     i = grid.index(frame.end_us) - first
     if i >= 0:  # earlier windows end before the asked ones and are incomplete
         out[i] = frame.data
 
 
-def check_ends(ends_us: Ends, grid: Grid, name: str) -> int:
+def check_ends(ends_us: WindowEnds, grid: Grid, name: str) -> int:
     """The number of the first end; InputError unless all are consecutive ends of the grid."""
     first = grid.index(int(ends_us[0]))
     if not np.array_equal(ends_us, ends_between(grid, first, first + len(ends_us) - 1)):

@@ -4,33 +4,31 @@ import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from saccade.datasets.gen1 import FAMILIES
 from saccade.datasets.labels import from_records, load_arrays
-from saccade.datasets.raw_events import Halve
-from saccade.datasets.recording import Clip, Dataset, Ends, Instants, Sampling
-from saccade.datasets.rules import LabelRules, Truth, apply_rules
+from saccade.datasets.layouts import FAMILIES
+from saccade.datasets.recording import BaseRecording, Dataset, FrameArray, GroundTruth, Halve, Sampling, WindowEnds
+from saccade.datasets.rules import LabelRules, apply_rules
 from saccade.datasets.splits import Selection
-from saccade.datasets.stored import frame_shape, place, read_frames
-from saccade.types import InputError, Labels
+from saccade.datasets.stored import frame_shape, index_of_ends, read_frames
+from saccade.types import InputError
 
 LABELS = "labels_v2/labels.npz"
 FRAMES = "event_representations_v2"
 FILES = ("event_representations_ds2_nearest.h5", "event_representations.h5")  # halved ones first: that is how 1 Mpx is used
-NAMED = re.compile(r"stacked_histogram_dt=(\d+(?:\.\d+)?)_nbins=(\d+)")
+FOLDER_NAME = re.compile(r"stacked_histogram_dt=(\d+(?:\.\d+)?)_nbins=(\d+)")
 
 
 @dataclass(frozen=True)
-class Stored:
+class FrameFolder:
     """One folder of representations: window length and bins are in its name, the rate is in its times."""
 
     path: Path
     window_us: int
     bins: int
-    ends_us: Ends
+    ends_us: WindowEnds
 
     @property
     def step_us(self) -> float:
@@ -38,7 +36,7 @@ class Stored:
 
     @property
     def sampling(self) -> Sampling:
-        rate_hz = float(f"{1e6 / self.step_us:.3g}")  # windows were stretched between labels
+        rate_hz = float(f"{1e6 / self.step_us:.3g}")  # windows are stretched to end at labels, so their rate is a little off
         return Sampling(rate_hz=rate_hz, window_us=self.window_us, bins=self.bins, histogram="published")
 
     def serves(self, sampling: Sampling) -> bool:
@@ -51,7 +49,7 @@ class Stored:
 
 
 @dataclass(frozen=True, eq=False)
-class RvtRecording:
+class RvtRecording(BaseRecording):
     """One sequence of the tree. Its frames are published histograms of one rate: for any other, use the raw recordings."""
 
     name: str
@@ -59,27 +57,20 @@ class RvtRecording:
     rules: LabelRules
     sensor: tuple[int, int]  # that the labels are for
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
-
     @cached_property
-    def stored(self) -> list[Stored]:
+    def stored(self) -> list[FrameFolder]:
         return list(find_stored(self.folder))
 
     @cached_property
-    def _size(self) -> tuple[int, int]:
+    def frame_size(self) -> tuple[int, int]:
         if not self.stored:
             raise InputError(f"{self.folder / FRAMES}: no stacked_histogram_dt=MS_nbins=BINS/{FILES[1]}; only those have a rate")
         _, _, height, width = frame_shape(self.stored[0].path)
         return width, height
 
     @property
-    def width(self) -> int:
-        return self._size[0]
-
-    @property
-    def height(self) -> int:
-        return self._size[1]
+    def fixed_sampling(self) -> Sampling | None:
+        return self.stored[0].sampling if self.stored else None
 
     @property
     def halve(self) -> Halve:
@@ -87,41 +78,30 @@ class RvtRecording:
         return "published" if self.width < self.sensor[0] else "no"
 
     @cached_property
-    def truth(self) -> Truth:
+    def truth(self) -> GroundTruth:
         path = self.folder / LABELS
         arrays = load_arrays(path)
         if "labels" not in arrays:
             raise InputError(f"{path}: no array `labels`, only {', '.join(arrays)}; expected labels and objframe_idx_2_label_idx")
         raw = from_records(arrays["labels"], str(path))
         truth = apply_rules(raw, self.rules, *self.sensor, scale=self.width / self.sensor[0])
-        return replace(truth, ignored=None)  # the published preprocessing has left out most of them already
+        return replace(truth, ignored=None)  # not known: the published preprocessing has dropped most of them already
 
-    @property
-    def labels(self) -> Labels:
-        return self.truth.labels
-
-    @property
-    def instants_us(self) -> Instants:
-        return self.truth.instants_us
-
-    def labels_at(self, end_us: int, tolerance_us: float) -> Labels | None:
-        return self.truth.at(end_us, tolerance_us)
-
-    def ends_us(self, sampling: Sampling) -> Ends:
+    def ends_us(self, sampling: Sampling) -> WindowEnds:
         return self._serving(sampling).ends_us
 
-    def frames(self, ends_us: Ends, sampling: Sampling) -> Clip:
+    def frames(self, ends_us: WindowEnds, sampling: Sampling) -> FrameArray:
         stored = self._serving(sampling)
-        first = place(ends_us, stored.ends_us, self.name)
+        first = index_of_ends(ends_us, stored.ends_us, self.name)
         return read_frames(stored.path, first, first + len(ends_us))
 
-    def windows(self, starts_us: Ends, ends_us: Ends, sampling: Sampling) -> Clip:
+    def windows(self, starts_us: WindowEnds, ends_us: WindowEnds, sampling: Sampling) -> FrameArray:
         raise InputError(
             f"{self.folder}: holds frames ({'; '.join(map(str, self.stored)) or 'none'}) and no events, "
-            "so windows at other places can't be had; use the raw recordings (*_td.dat)"
+            "so there are no windows at other places; use the raw recordings (*_td.dat)"
         )
 
-    def _serving(self, sampling: Sampling) -> Stored:
+    def _serving(self, sampling: Sampling) -> FrameFolder:
         found = next((stored for stored in self.stored if stored.serves(sampling)), None)
         if found is None:
             raise InputError(
@@ -133,24 +113,24 @@ class RvtRecording:
         return found
 
 
-def find_stored(folder: Path) -> list[Stored]:
+def find_stored(folder: Path) -> list[FrameFolder]:
     """The folders of representations that have a rate; those of a fixed number of events (ne=) have none."""
     found = []
-    for place_ in sorted((folder / FRAMES).glob("stacked_histogram_dt=*")):
-        named = NAMED.fullmatch(place_.name)
-        path = next((place_ / name for name in FILES if (place_ / name).is_file()), None)
+    for place in sorted((folder / FRAMES).glob("stacked_histogram_dt=*")):
+        named = FOLDER_NAME.fullmatch(place.name)
+        path = next((place / name for name in FILES if (place / name).is_file()), None)
         if named and path:
-            ends = load_arrays(place_ / "timestamps_us.npy")[""]
+            ends = load_arrays(place / "timestamps_us.npy")[""]
             ends = ends[:, 1] if ends.ndim == 2 and ends.shape[1] == 2 else ends
             if ends.ndim != 1 or ends.dtype.kind not in "iu" or (np.diff(ends.astype(np.int64)) <= 0).any():
-                raise InputError(f"{place_ / 'timestamps_us.npy'}: expected rising window ends (n,) or [start, end] (n, 2) in microseconds")
+                raise InputError(f"{place / 'timestamps_us.npy'}: expected rising window ends (n,) or [start, end] (n, 2) in microseconds")
             if frame_shape(path)[0] != len(ends):
                 raise InputError(f"{path}: has {frame_shape(path)[0]} frames for {len(ends)} times; it is damaged or half-written")
-            found.append(Stored(path, round(float(named[1]) * 1000), int(named[2]), ends.astype(np.int64)))
+            found.append(FrameFolder(path, round(float(named[1]) * 1000), int(named[2]), ends.astype(np.int64)))
     return found
 
 
-def recognise(chosen: Selection) -> str | None:
+def recognise_rvt(chosen: Selection) -> str | None:
     return "rvt" if next(chosen.folder.rglob(LABELS), None) else None
 
 

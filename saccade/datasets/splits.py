@@ -9,7 +9,7 @@ from pathlib import Path
 from saccade.types import InputError
 
 FOLDERS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
-SHARES = (("train", 0.8), ("val", 0.9), ("test", 1.0))  # of a data set that doesn't say, up to which fraction of the hashes
+SHARES = (("train", 0.8), ("val", 0.9), ("test", 1.0))  # split by hash: up to which fraction of the range
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Selection:
                 yield path
 
     def name_of(self, path: Path, ending: str) -> str:
-        """Name of a recording: its path in the folder without the ending, which ends every such path."""
+        """Name of a recording: its path in the folder without ENDING."""
         name = path.relative_to(self.folder).as_posix()
         return name[: len(name) - len(ending)]
 

@@ -5,16 +5,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import h5py
-import hdf5plugin  # makes blosc known to HDF5
+import hdf5plugin  # registers Blosc with HDF5
 import numpy as np
 from jaxtyping import Int64
 
-from saccade.datasets.recording import Clip, Ends
+from saccade.datasets.recording import FrameArray, WindowEnds
 from saccade.events.hdf5 import H5PY_ERRORS
 from saccade.files import check_readable
 from saccade.types import InputError
 
-# Of bytes that are mostly zero, measured on real frames: a third quicker to read and a tenth to a third smaller than level 1 with
+# Frames are bytes that are mostly zero; measured on real ones: a third quicker to read and a tenth to a third smaller than level 1 with
 # shuffling; lz4 is a quarter quicker still, but two to three times as large.
 COMPRESSION = hdf5plugin.Blosc(cname="zstd", clevel=5, shuffle=hdf5plugin.Blosc.NOSHUFFLE)
 
@@ -42,13 +42,13 @@ def frame_shape(path: Path) -> tuple[int, int, int, int]:
         return frames, channels, height, width
 
 
-def read_frames(path: Path, first: int, last: int) -> Clip:
+def read_frames(path: Path, first: int, last: int) -> FrameArray:
     with opened(path) as file:
         return file["data"][first:last]
 
 
-def place(ends_us: Ends, stored_us: Int64[np.ndarray, "stored"], where: str) -> int:
-    """Number of the first asked end among the stored ones; InputError unless the asked ones follow each other there."""
+def index_of_ends(ends_us: WindowEnds, stored_us: Int64[np.ndarray, "stored"], where: str) -> int:
+    """Index of the first of these ends among the stored ones; InputError unless they follow each other there."""
     first = int(np.searchsorted(stored_us, ends_us[0])) if len(ends_us) else 0
     if not np.array_equal(stored_us[first : first + len(ends_us)], ends_us):
         raise InputError(f"{where}: window ends {ends_us[:3].tolist()}... aren't consecutive ones of the stored frames; slice ends_us()")

@@ -48,7 +48,7 @@ class Boxes(Output):
 
 
 class Coco(Output):
-    """COCO's annotations with scores: what pycocotools loads as ground truth, and `saccade.datasets.coco` as labels.
+    """COCO's annotations with scores: what pycocotools loads as ground truth, and `saccade.datasets.labels.read_coco` as labels.
 
     Annotations are followed by the images, one a frame, those without objects too. Both grow, so the file is brought up to date in
     strides: killed without notice it lacks the last 3 % or 64 frames, stopped by Ctrl-C nothing.

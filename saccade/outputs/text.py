@@ -47,7 +47,7 @@ class StandardOutput(Output):
 
 
 class Csv(Output):
-    """One line a box, in the columns that a data set's labels have (`saccade.datasets.label_csv`): detections can be labels.
+    """One line a box, in the columns that a data set's labels have (`saccade.datasets.labels.read_csv`): detections can be labels.
 
     A frame without objects is a line with a time alone.
     """

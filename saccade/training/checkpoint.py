@@ -1,6 +1,8 @@
 """RUN <-> last.pt: all that the next step depends on, written whole or not at all, read without running code."""
 
+import copy
 import json
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,17 +10,54 @@ from typing import Any
 
 import torch
 
-from saccade.files import replacing
+from saccade.files import differences, replacing
 from saccade.model.backbone import State
+from saccade.model.detector import Detector
+from saccade.model.state import change
+from saccade.training.objective import join_states
+from saccade.training.processes import Processes
+from saccade.training.settings import TrainingSettings
 from saccade.types import InputError
 
 FORMAT = 1
 LAST = "last.pt"
+log = logging.getLogger("saccade")
+
+
+class MovingAverage:
+    """A second detector whose weights and batch statistics follow those of the first; it scores better than the last step's weights."""
+
+    def __init__(self, detector: Detector) -> None:
+        self.detector = copy.deepcopy(detector).eval().requires_grad_(False)
+
+    @torch.no_grad()
+    def update(self, detector: Detector, decay: float) -> None:
+        for mine, new in zip(self.detector.state_dict().values(), detector.state_dict().values(), strict=True):
+            if mine.is_floating_point():
+                mine.lerp_(new.detach(), 1 - decay)
+            else:
+                mine.copy_(new)
+
+
+@dataclass(eq=False)
+class TrainingRun:
+    """What changes from step to step."""
+
+    detector: Detector
+    optimiser: torch.optim.Optimizer
+    average: MovingAverage | None
+    state: State | None = None  # of this process's lanes
+    step: int = 0
+    best: float = -1.0  # validation mAP of best.safetensors
+
+    @property
+    def result(self) -> Detector:
+        return self.detector if self.average is None else self.average.detector
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """After STEP steps. The lanes need no more than that number; schedules neither."""
+    """After STEP steps. Lanes and schedules need no more than that number."""
 
     step: int
     detector: dict[str, Any]
@@ -30,7 +69,22 @@ class Checkpoint:
     binding: dict[str, Any]  # settings, model and data that a resumed run must share
 
 
-def save_checkpoint(checkpoint: Checkpoint, out: Path) -> None:
+def save_checkpoint(run: TrainingRun, out: Path, processes: Processes, binding: dict[str, Any]) -> None:
+    """Into OUT/last.pt. Every process must call it; the first one writes the states of all."""
+    assert run.state is not None
+    states = processes.gather(change(run.state, lambda tensor: tensor.cpu()))
+    if processes.rank:
+        return
+    checkpoint = Checkpoint(
+        step=run.step,
+        detector=run.detector.state_dict(),
+        average=None if run.average is None else run.average.detector.state_dict(),
+        optimiser=run.optimiser.state_dict(),
+        state=join_states(states),
+        random=torch.get_rng_state(),
+        best=run.best,
+        binding=binding,
+    )
     values = {**vars(checkpoint), "binding": json.dumps(checkpoint.binding), "format": FORMAT}
     with replacing(out / LAST) as temporary:
         torch.save(values, temporary)
@@ -39,7 +93,7 @@ def save_checkpoint(checkpoint: Checkpoint, out: Path) -> None:
 
 
 def load_checkpoint(out: Path, binding: dict[str, Any]) -> Checkpoint | None:
-    """The last checkpoint in OUT, if there is one and it belongs to a run with the same BINDING."""
+    """The last checkpoint in OUT, if there is one; InputError if it belongs to a run with another BINDING."""
     path = out / LAST
     if not path.exists():
         return None
@@ -51,7 +105,7 @@ def load_checkpoint(out: Path, binding: dict[str, Any]) -> Checkpoint | None:
         raise InputError(f"{path}: can't be read ({error}); remove it to start anew, or give another folder") from error
     if version != FORMAT:
         raise InputError(f"{path}: written in format {version}, this saccade reads {FORMAT}; remove it to start anew")
-    differing = list(_differences(checkpoint.binding, json.loads(json.dumps(binding))))
+    differing = differences(checkpoint.binding, json.loads(json.dumps(binding)))
     if differing:
         raise InputError(
             f"{out}: holds a training with other settings ({'; '.join(differing[:5])}); "
@@ -60,7 +114,22 @@ def load_checkpoint(out: Path, binding: dict[str, Any]) -> Checkpoint | None:
     return checkpoint
 
 
-def _differences(old: Any, new: Any, where: str = "") -> list[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        return [line for key in sorted({*old, *new}) for line in _differences(old.get(key), new.get(key), f"{where}.{key}".lstrip("."))]
-    return [] if old == new else [f"{where}: there {old!r:.60}, here {new!r:.60}"]
+def resume(run: TrainingRun, out: Path, settings: TrainingSettings, processes: Processes, binding: dict[str, Any]) -> None:
+    """Continue RUN from OUT/last.pt, if it is there; each process takes the states of its own lanes, however many there were before."""
+    found = load_checkpoint(out, binding)
+    steps = processes.gather(None if found is None else found.step)
+    if len(set(steps)) > 1:
+        raise InputError(f"training: processes found checkpoints of steps {steps}; the output folder must be shared by all nodes")
+    if found is None:
+        return
+    run.detector.load_state_dict(found.detector)
+    run.optimiser.load_state_dict(found.optimiser)
+    if run.average is not None and found.average is not None:
+        run.average.detector.load_state_dict(found.average)
+    own = settings.batch // processes.world
+    mine = slice(processes.rank * own, (processes.rank + 1) * own)
+    run.state = change(found.state, lambda tensor: tensor[mine].to(processes.device))
+    run.step, run.best = found.step, found.best
+    torch.set_rng_state(found.random)
+    if processes.rank == 0:
+        log.warning("going on after step %d of %d", run.step, settings.steps)

@@ -1,4 +1,4 @@
-"""STEPS -> metrics.jsonl, TensorBoard, W&B, a bar: each step once, also after a crash."""
+"""STEPS -> metrics.jsonl, TensorBoard, W&B, progress bar, loss.png: each step once, also after a crash."""
 
 import json
 import logging
@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import torch
 from tqdm import tqdm
 
@@ -16,6 +17,7 @@ from saccade.training.settings import TrainingSettings
 from saccade.types import InputError
 
 METRICS = "metrics.jsonl"
+TERMS = ("total", "iou", "objectness", "class", "l1", "h2")  # of the loss, in the plot
 log = logging.getLogger("saccade")
 
 
@@ -33,7 +35,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 class Log:
-    """What a training says, from step FIRST on; what an earlier run said of later steps is removed."""
+    """Writes the metrics of a training from step FIRST on; what an interrupted run wrote about later steps is removed."""
 
     def __init__(self, out: Path, settings: TrainingSettings, first: int, *, name: str = "") -> None:
         kept = [row for row in read_metrics(out / METRICS) if row["step"] <= first]
@@ -84,7 +86,7 @@ class Log:
 
 
 def memory_mb(device: torch.device) -> float:
-    """The most that this process held: of the GPU's memory, or of the machine's."""
+    """Peak memory of this process: of the GPU, or of the machine."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 1e6
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6
@@ -94,7 +96,7 @@ def _tensorboard(folder: Path, first: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        log.warning("tensorboard isn't installed: only %s is written; `pip install saccade[train]` adds it", METRICS)
+        log.warning("tensorboard isn't installed: only %s is written; `pip install tensorboard` adds it", METRICS)
         return None
     return SummaryWriter(str(folder), purge_step=first + 1)
 
@@ -106,3 +108,37 @@ def _wandb(out: Path, settings: TrainingSettings, name: str) -> Any:
         raise InputError("--log wandb: the package isn't installed; `pip install saccade[wandb]`, or leave the option out") from error
     # WANDB_MODE=offline keeps everything in OUT; nothing else here needs a network.
     return wandb.init(project="saccade", name=name or out.name, id=out.name, resume="allow", dir=str(out), config=settings.binding())
+
+
+def plot_losses(metrics: Path, path: Path) -> None:
+    """The terms of the loss and the validation's mAP over the steps."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    rows = read_metrics(metrics)
+    training, validation = ([row for row in rows if row["kind"] == kind] for kind in ("train", "validation"))
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for term in TERMS:
+        points = [(row["step"], row[term]) for row in training if term in row and row["positives"]]
+        if points:
+            steps, values = np.array(points).T
+            axes.plot(steps, _smooth(values), label=term, linewidth=2 if term == "total" else 1)
+    axes.set(xlabel="step", ylabel="loss per positive, smoothed", ylim=(0, None))
+    validation = [row for row in validation if row["mAP"] is not None]
+    if validation:
+        right = axes.twinx()
+        right.plot([row["step"] for row in validation], [row["mAP"] for row in validation], "k.--", label="mAP")
+        right.set(ylabel="mAP (validation)", ylim=(0, 100))
+    axes.legend(loc="upper right")
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=120, format="png")
+
+
+def _smooth(values: np.ndarray) -> np.ndarray:
+    """Running mean over a fiftieth of the curve."""
+    width = max(1, len(values) // 50)
+    total = np.cumsum(np.concatenate([[0.0], values]))
+    first = np.maximum(np.arange(1, len(values) + 1) - width, 0)
+    return (total[1:] - total[first]) / (np.arange(1, len(values) + 1) - first)

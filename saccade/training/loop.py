@@ -1,66 +1,44 @@
-"""DATA SETS + SETTINGS -> WEIGHTS: the loop, and the only place that keeps a training's state between two steps."""
+"""DATA SETS + SETTINGS -> WEIGHTS: the training loop."""
 
 import json
 import logging
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from saccade.config import DetectorConfig
-from saccade.datasets.batch import Batch
-from saccade.datasets.loader import Loader
+from saccade.datasets.check import warn_of_dropped_labels
+from saccade.datasets.loader import Batch, Loader
 from saccade.datasets.open import check_halving
-from saccade.datasets.recording import Dataset
+from saccade.datasets.recording import Dataset, Sampling
 from saccade.evaluation.result import Metrics
-from saccade.evaluation.run.timeline import sampling_of
 from saccade.evaluation.validate import validate
 from saccade.files import replacing
 from saccade.machine import keep_freed_memory
-from saccade.model.backbone import State
-from saccade.model.detector import Detector
-from saccade.model.state import change
 from saccade.pool import Stopped, stop_signals
-from saccade.training.average import Average
-from saccade.training.batchnorm import share_batch_norms
-from saccade.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from saccade.training.log import METRICS, Log, memory_mb
+from saccade.training.checkpoint import MovingAverage, TrainingRun, resume, save_checkpoint
+from saccade.training.log import METRICS, Log, memory_mb, plot_losses
 from saccade.training.objective import Learned, learn
-from saccade.training.plot import plot_losses
-from saccade.training.processes import Processes, joined
-from saccade.training.schedule import average_decay, learning_rate
-from saccade.training.settings import TrainingSettings
-from saccade.training.start import build_detector, check_half_precision, warn_of_filters
+from saccade.training.processes import Processes, joined, share_batch_norms
+from saccade.training.settings import TrainingSettings, average_decay, learning_rate
+from saccade.training.start import build_detector, check_half_precision
 from saccade.types import InputError
 from saccade.weights.load import save_detector
 
 log = logging.getLogger("saccade")
 
 
-@dataclass(eq=False)
-class Run:
-    """What changes from step to step."""
-
-    detector: Detector
-    optimiser: torch.optim.Optimizer
-    average: Average | None
-    state: State | None = None  # of this process's lanes
-    step: int = 0
-    best: float = -1.0
-
-    @property
-    def result(self) -> Detector:
-        return self.detector if self.average is None else self.average.detector
-
-
 def fit(
     training: Dataset, validation: Dataset | None, out: Path, settings: TrainingSettings, config: DetectorConfig | None = None
 ) -> Metrics | None:
     """Train, from the last checkpoint in OUT if there is one, and write there final.safetensors, best.safetensors, metrics, a plot.
+
+        fit(open_dataset("gen1", "train"), open_dataset("gen1", "val"), Path("run"), presets["gen1"]())
 
     CONFIG: the detector, where `settings.model` is neither a preset nor a file.
     """
@@ -78,39 +56,33 @@ def fit(
         for dataset in (training, validation) if validation else (training,):
             check_halving(dataset, detector.config.halved)
         optimiser = torch.optim.AdamW(detector.parameters(), lr=settings.highest_rate, weight_decay=settings.weight_decay, fused=True)
-        run = Run(detector, optimiser, Average(detector) if settings.average else None)
+        run = TrainingRun(detector, optimiser, MovingAverage(detector) if settings.average else None)
         if processes.world > 1 and settings.share_batch_norms:
             share_batch_norms(detector)
-        sampling = sampling_of(detector.config)
-        options: dict[str, Any] = {
-            "batch": settings.batch // processes.world,
-            "length": settings.length,
-            "multiple": detector.config.backbone.multiple,
-            "seed": settings.seed,
-            "rank": processes.rank,
-            "world": processes.world,
-        }
-        lanes = Loader(training, sampling, settings.lanes, **options, workers=0).lanes
-        binding = {**settings.binding(), "config": asdict(detector.config), "lanes": lanes.fingerprint()}
-        _resume(run, load_checkpoint(out, binding), settings, processes)
-        if processes.rank == 0:
-            warn_of_filters(training)
-            with replacing(out / "settings.json") as temporary:
-                temporary.write_text(json.dumps({**asdict(settings), "config": asdict(detector.config)}, indent=2) + "\n")
         with Loader(
             training,
-            sampling,
+            Sampling.of(detector.config),
             settings.lanes,
-            **options,
-            first_step=run.step,
+            batch=settings.batch // processes.world,
+            length=settings.length,
+            multiple=detector.config.backbone.multiple,
+            seed=settings.seed,
+            rank=processes.rank,
+            world=processes.world,
             workers=settings.workers,
             pin_memory=processes.device.type == "cuda",
         ) as loader:
-            return _loop(run, iter(loader), validation, out, settings, processes, binding)
+            binding = {**settings.binding(), "config": asdict(detector.config), "lanes": loader.lanes.fingerprint()}
+            resume(run, out, settings, processes, binding)
+            if processes.rank == 0:
+                warn_of_dropped_labels(training)
+                with replacing(out / "settings.json") as temporary:
+                    temporary.write_text(json.dumps({**asdict(settings), "config": asdict(detector.config)}, indent=2) + "\n")
+            return _loop(run, loader.batches(run.step), validation, out, settings, processes, binding)
 
 
 def _loop(
-    run: Run,
+    run: TrainingRun,
     batches: Iterator[Batch],
     validation: Dataset | None,
     out: Path,
@@ -141,7 +113,7 @@ def _loop(
             if validation is not None and checking:
                 scores = _validate(run, validation, out, settings, processes, said)
             if saving:
-                _save(run, out, processes, binding)
+                save_checkpoint(run, out, processes, binding)
             if learned.stop and not finished:
                 raise Stopped(f"stopped after step {run.step} of {settings.steps}; the same command goes on from there")
     if first:
@@ -151,22 +123,22 @@ def _loop(
 
 
 def _reader_lost(
-    error: RuntimeError, run: Run, asked: bool, out: Path, settings: TrainingSettings, processes: Processes, binding: dict[str, Any]
+    error: RuntimeError, run: TrainingRun, asked: bool, out: Path, settings: TrainingSettings, processes: Processes, binding: dict[str, Any]
 ) -> BaseException:
-    """Clusters that stop a job signal the workers, too; otherwise it was probably the end of the memory."""
+    """The error to raise when a worker died: a cluster that stops a job signals the workers, too; otherwise memory probably ran out."""
     if "worker" not in str(error):
         return error
-    if processes.world == 1 and run.step:  # several can't agree on a checkpoint any more
-        _save(run, out, processes, binding)
+    if processes.world == 1 and run.step:  # several processes can't agree on a checkpoint any more
+        save_checkpoint(run, out, processes, binding)
     if asked:
         return Stopped(f"stopped after step {run.step} of {settings.steps}; the same command goes on")
     return InputError(
-        f"training: a process that reads ahead ended after step {run.step} ({error}); is there enough memory? "
+        f"training: a worker that reads ahead died after step {run.step} ({error}); is there enough memory? "
         "Try fewer workers or a smaller batch; the same command goes on from the last checkpoint"
     )
 
 
-def _step(run: Run, batch: Batch, settings: TrainingSettings, processes: Processes, stop: bool, out: Path) -> Learned:
+def _step(run: TrainingRun, batch: Batch, settings: TrainingSettings, processes: Processes, stop: bool, out: Path) -> Learned:
     """One step of the optimiser; refuses to go on with numbers that aren't finite, before they reach the weights."""
     state = run.detector.initial_state(batch.frames) if run.state is None else run.state
     learned, state = learn(run.detector, batch, state, settings, processes, stop)
@@ -189,8 +161,8 @@ def _step(run: Run, batch: Batch, settings: TrainingSettings, processes: Process
     return learned
 
 
-def _share_statistics(run: Run, processes: Processes) -> None:
-    """Batch norms that each process had for itself: their mean, so that all score and save the same weights."""
+def _share_statistics(run: TrainingRun, processes: Processes) -> None:
+    """Batch norms that each process had for itself: their mean over processes, so that all score and save the same weights."""
     for detector in {run.detector, run.result}:
         buffers = [buffer for buffer in detector.buffers() if buffer.is_floating_point()]
         for buffer, total in zip(buffers, processes.add(buffers), strict=True):
@@ -207,7 +179,9 @@ def _keep_for_inspection(step: int, wrong: list[str], batch: Batch, out: Path, p
     )
 
 
-def _values(run: Run, learned: Learned, batch: Batch, settings: TrainingSettings, processes: Processes, seconds: float) -> dict[str, Any]:
+def _values(
+    run: TrainingRun, learned: Learned, batch: Batch, settings: TrainingSettings, processes: Processes, seconds: float
+) -> dict[str, Any]:
     frames = batch.frames.shape[0] * settings.batch
     return {
         **learned.terms,
@@ -220,7 +194,9 @@ def _values(run: Run, learned: Learned, batch: Batch, settings: TrainingSettings
     }
 
 
-def _validate(run: Run, validation: Dataset, out: Path, settings: TrainingSettings, processes: Processes, said: Log | None) -> Metrics:
+def _validate(
+    run: TrainingRun, validation: Dataset, out: Path, settings: TrainingSettings, processes: Processes, said: Log | None
+) -> Metrics:
     """Of the averaged weights; the best so far are kept."""
     detector = run.result.eval()
     scores = validate(
@@ -241,47 +217,9 @@ def _validate(run: Run, validation: Dataset, out: Path, settings: TrainingSettin
     return scores
 
 
-def _notes(run: Run, settings: TrainingSettings, scores: Metrics | None) -> dict[str, Any]:
+def _notes(run: TrainingRun, settings: TrainingSettings, scores: Metrics | None) -> dict[str, Any]:
     return {
         "steps": run.step,
         "settings": settings.binding(),
         **({"validation mAP": round(scores.mAP, 2), "validation AP50": round(scores.ap50, 2)} if scores else {}),
     }
-
-
-def _save(run: Run, out: Path, processes: Processes, binding: dict[str, Any]) -> None:
-    assert run.state is not None
-    states = processes.gather(change(run.state, lambda tensor: tensor.cpu()))
-    if processes.rank == 0:
-        joined_state = tuple(tuple(torch.cat(tensors) for tensors in zip(*layers, strict=True)) for layers in zip(*states, strict=True))
-        checkpoint = Checkpoint(
-            step=run.step,
-            detector=run.detector.state_dict(),
-            average=None if run.average is None else run.average.detector.state_dict(),
-            optimiser=run.optimiser.state_dict(),
-            state=joined_state,
-            random=torch.get_rng_state(),
-            best=run.best,
-            binding=binding,
-        )
-        save_checkpoint(checkpoint, out)
-
-
-def _resume(run: Run, found: Checkpoint | None, settings: TrainingSettings, processes: Processes) -> None:
-    """Into RUN, if there is a checkpoint; each process takes the states of its own lanes, however many there were before."""
-    steps = processes.gather(None if found is None else found.step)
-    if len(set(steps)) > 1:
-        raise InputError(f"training: processes found checkpoints of steps {steps}; the output folder must be shared by all nodes")
-    if found is None:
-        return
-    run.detector.load_state_dict(found.detector)
-    run.optimiser.load_state_dict(found.optimiser)
-    if run.average is not None and found.average is not None:
-        run.average.detector.load_state_dict(found.average)
-    own = settings.batch // processes.world
-    mine = slice(processes.rank * own, (processes.rank + 1) * own)
-    run.state = change(found.state, lambda tensor: tensor[mine].to(processes.device))
-    run.step, run.best = found.step, found.best
-    torch.set_rng_state(found.random)
-    if processes.rank == 0:
-        log.warning("going on after step %d of %d", run.step, settings.steps)

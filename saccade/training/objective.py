@@ -1,6 +1,6 @@
 """BATCH + STATE -> GRADIENTS: the loss of every labelled frame of all processes, divided once by the number of positives of all."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from saccade.datasets.batch import Batch
+from saccade.datasets.loader import Batch
 from saccade.detection.loss import loss
 from saccade.model.backbone import State
 from saccade.model.detector import Detector
@@ -21,7 +21,7 @@ from saccade.training.settings import TrainingSettings
 
 @dataclass(frozen=True)
 class Learned:
-    """What one step says; equal in every process."""
+    """What one step reports; equal in every process."""
 
     terms: dict[str, float]  # of the loss, per positive
     positives: int
@@ -60,41 +60,41 @@ def learn(
 ) -> tuple[Learned, State]:
     """Leave in every parameter's `grad` the gradient over all processes, and return the state after the batch.
 
-    Sums are gathered, not means: so it doesn't matter how the clips are spread over processes and parts (but for batch norms and parts).
+    Sums are exchanged, not means: so it doesn't matter how the clips are spread over processes and parts (but for batch norms and parts).
     """
-    for parameter in detector.parameters():
+    parameters = list(detector.parameters())
+    for parameter in parameters:
         parameter.grad = None
     sums: dict[str, Tensor] = {}
     states = []
     for first, last in parts(batch, settings.accumulation):
         part = slots(batch, first, last) if settings.accumulation > 1 else batch
         memory = tuple(tuple(tensor[first:last] for tensor in layer) for layer in state)
-        terms, memory = _part(detector, part, memory, settings, processes)
+        terms, memory = _learn_part(detector, part, memory, settings, processes)
         states.append(memory)
         sums = {name: sums[name] + value if name in sums else value for name, value in terms.items()}
-    names = list(sums)
-    parameters = list(detector.parameters())
-    flag = torch.tensor(float(stop), device=batch.frames.device)
-    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-    added = processes.add([*(sums[name].float() for name in names), flag, *gradients])
-    totals = {name: float(value) for name, value in zip(names, added, strict=False)}
-    positives = totals.pop("positives")
-    for parameter, gradient in zip(parameters, added[len(names) + 1 :], strict=True):
+    # One message: sums of this process, whether it was asked to stop, its gradients. They come back in this order, summed over processes.
+    asked = torch.tensor(float(stop), device=batch.frames.device)
+    own_gradients = [torch.zeros_like(parameter) if parameter.grad is None else parameter.grad for parameter in parameters]
+    added = iter(processes.add([*(value.float() for value in sums.values()), asked, *own_gradients]))
+    totals = {name: float(next(added)) for name in sums}
+    stopping = bool(next(added) > 0)
+    positives, labelled = totals.pop("positives"), totals.pop("labelled")
+    for parameter, gradient in zip(parameters, added, strict=True):
         parameter.grad = gradient / max(positives, 1.0)
-    labelled = int(totals.pop("labelled"))
-    terms_mean = {name: value / max(positives, 1.0) for name, value in totals.items()}
+    means = {name: value / max(positives, 1.0) for name, value in totals.items()}
     if settings.h2_weight:
         norm = settings.h2_weight * _h2(detector, settings.h2_omega_min)
         norm.backward()
-        terms_mean["h2"] = float(norm.detach())
-        terms_mean["total"] = terms_mean.get("total", 0.0) + terms_mean["h2"]
-    return Learned(terms_mean, int(positives), labelled, bool(added[len(names)] > 0)), _join(states)
+        means["h2"] = float(norm.detach())
+        means["total"] = means.get("total", 0.0) + means["h2"]
+    return Learned(means, int(positives), int(labelled), stopping), join_states(states)
 
 
-def _part(
+def _learn_part(
     detector: Detector, batch: Batch, state: State, settings: TrainingSettings, processes: Processes
 ) -> tuple[dict[str, Tensor], State]:
-    """Backward of the summed loss of this process; where nobody has a label, the state is carried and nothing is learned."""
+    """Backward of the summed loss of this process; where no process has a label, the state is carried and nothing is learned."""
     labelled = batch.labelled.sum().float()
     device = batch.frames.device.type
     with torch.autocast(device, torch.bfloat16, enabled=settings.precision == "bf16"):
@@ -118,7 +118,8 @@ def _h2(detector: Detector, omega_min: float) -> Tensor:
     return torch.stack(norms).sum() if norms else torch.zeros((), requires_grad=True)
 
 
-def _join(states: list[State]) -> State:
+def join_states(states: Sequence[State]) -> State:
+    """States of parts of a batch -> state of the batch."""
     if len(states) == 1:
         return states[0]
     return tuple(tuple(torch.cat(tensors) for tensors in zip(*layers, strict=True)) for layers in zip(*states, strict=True))

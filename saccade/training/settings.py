@@ -1,4 +1,4 @@
-"""Every setting of a training as a frozen dataclass; presets are functions that return one. Needs no torch."""
+"""Every setting of a training as a frozen dataclass, and what follows from them at a step; presets are functions. Needs no torch."""
 
 import os
 from collections.abc import Callable
@@ -11,74 +11,71 @@ from saccade.datasets.lanes import LaneSettings
 from saccade.types import InputError
 
 RATE_BATCH = 8  # the batch that `learning_rate` is meant for
-FREE = (
-    "workers",
-    "threads",
-    "device",
-    "validate_every",
-    "validate_recordings",
-    "checkpoint_every",
-    "log",
-)  # a resumed run may change these
+# a resumed run may change these
+FREE = ("workers", "threads", "device", "validate_every", "validate_recordings", "checkpoint_every", "log")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
-    """What decides how the weights become what they become, and how often to look at them."""
+    """What decides the weights, and how often they are validated and saved."""
 
     model: str = "s5-vit-nano"
-    """Preset of a detector, or a weights file or name to start from (which keeps its own split, halved and histogram)."""
+    """Preset of a detector, or a weights file or name to start from (whose own split, halved and histogram are kept)."""
     split: int = 1
     """Attention windows per 32 x 32 pixels and axis: 2 for 1 Mpx."""
     halved: Literal["no", "events", "published"] = "no"
-    """Frames of half the resolution: by event coordinates, or odd pixels only, as published. Stored frames must be so already."""
+    """Frames of half the resolution: by event coordinates, or odd pixels only, as published. Stored frames must match."""
     histogram: Literal["exact", "published"] = "exact"
-    """How events are counted; published for frames that the published code prepared."""
+    """How events are counted; published for frames that the published code wrote."""
     steps: int = 600
     """Steps of the optimiser."""
     batch: int = 8
-    """Clips per step, over all processes together; so many lanes there are."""
+    """Clips per step, over all processes together; also the number of lanes."""
     length: int = 10
-    """Frames per clip; gradients end there, the memory goes on."""
+    """Frames per clip; backpropagation stops at its start, the state is carried on."""
     learning_rate: float = 2e-4
-    """Highest rate at a batch of 8; other batches scale it with the square root."""
+    """Highest learning rate at a batch of 8; scaled with the square root of the batch."""
     warmup: float = 0.005
-    """Fraction of the steps in which the rate rises."""
+    """Fraction of the steps during which the learning rate rises."""
     start_division: float = 20.0
-    """The rate begins at the highest divided by this."""
+    """Learning rate at the start: the highest divided by this."""
     end_division: float = 10_000.0
-    """The rate ends at the highest divided by this."""
+    """Learning rate at the end: the highest divided by this."""
     weight_decay: float = 0.0
+    """Of AdamW."""
     gradient_clip: float = 1.0
-    """Largest absolute value of a gradient; 0 = no limit."""
+    """Gradients are clipped to this absolute value; 0 = no limit."""
     average: float = 0.9998
-    """Decay of the moving average of the weights, reached by and by; 0 = off."""
+    """Decay of the moving average of the weights, lower in the first steps; 0 = no average."""
     precision: Literal["fp32", "bf16"] = "fp32"
+    """Number format of the forward pass."""
     h2_weight: float = 0.0
     """Weight of the memories' H2 norm in the loss (paper 3.3.2; it gives no value)."""
     h2_omega_min: float = pi
-    """The norm counts from this frequency on, in radians per window; pi = Nyquist of training."""
+    """Lowest frequency of the norm, in radians per window; pi = Nyquist frequency of training."""
     l1: bool = False
     """Add YOLOX's L1 term, which the paper doesn't have."""
     accumulation: int = 1
-    """Parts that a batch is computed in, one after the other; saves memory. Batch norms then see a part."""
+    """Gradient accumulation: compute a batch in so many parts, to save memory. Batch norms then see one part."""
     share_batch_norms: bool = True
-    """Batch norms over all processes, so that their number doesn't matter; off saves two exchanges per norm and step."""
+    """Synchronise batch norms over all processes; off saves two messages per norm and step."""
     lanes: LaneSettings = field(default_factory=LaneSettings)
     seed: int = 0
+    """Random seed for fresh weights, the order of recordings, clips and augmentation."""
     workers: int = 1
-    """Processes that read ahead, for each training process."""
+    """Data loader processes for each training process."""
     threads: int = 0
-    """Of computation per process on the CPU; 0 = the cores, shared by this machine's processes (reading takes little beside computing)."""
+    """CPU threads of each training process; 0 = cores divided by the training processes of this machine."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to compute; auto: the GPU if there is one."""
     validate_every: int = 0
     """Steps between validations; 0 = only at the end."""
     validate_recordings: int = 0
-    """Validate on the first so many recordings; 0 = all."""
+    """Validate on only the first so many recordings; 0 = all."""
     checkpoint_every: int = 100
     """Steps between checkpoints."""
     log: tuple[Literal["tensorboard", "wandb"], ...] = ("tensorboard",)
-    """Beside metrics.jsonl, which is always written."""
+    """Loggers in addition to metrics.jsonl, which is always written."""
 
     def __post_init__(self) -> None:
         for name in ("split", "steps", "batch", "length", "accumulation", "checkpoint_every"):
@@ -109,13 +106,32 @@ class TrainingSettings:
         return self.threads or max(1, (os.cpu_count() or 1) // processes_here)
 
 
+def learning_rate(step: int, settings: TrainingSettings) -> float:
+    """One cycle: linear rise to the highest rate during the warm-up, linear fall to the end (the paper's schedule).
+
+    A function of the step alone, so that a resumed run needs no state of a schedule.
+    """
+    highest = settings.highest_rate
+    start, end = highest / settings.start_division, highest / settings.end_division
+    top = max(settings.warmup * settings.steps - 1, 0.0)  # the step at which torch's OneCycleLR has its highest rate
+    last = max(settings.steps - 1.0, top)
+    if step < top:
+        return start + (highest - start) * step / top
+    return highest + (end - highest) * ((step - top) / (last - top) if last > top else 0.0)
+
+
+def average_decay(step: int, settings: TrainingSettings) -> float:
+    """Rises with the number of steps: an average over more than a tenth of the training so far would include its beginning."""
+    return min(settings.average, (1 + step) / (10 + step))
+
+
 def gen1() -> TrainingSettings:
-    """Gen1 as in the paper: 400,000 steps, batch 8, 21 frames, 2e-4. The published code keeps no average of the weights; ours does."""
+    """Gen1 as in the paper: 400,000 steps, batch 8, 21 frames, 2e-4; and a moving average of the weights, not in the published code."""
     return TrainingSettings(model="s5-vit-b", steps=400_000, batch=8, length=21, workers=8, validate_every=10_000, checkpoint_every=1000)
 
 
 def one_mpx() -> TrainingSettings:
-    """1 Mpx: 12 clips of 10 frames on each of two GPUs. 2e-4 scaled to 24 clips is the paper's 3.5e-4, to 12 its code's 2.45e-4."""
+    """1 Mpx: 12 clips of 10 frames on each of two GPUs; 2e-4 scaled to 24 clips is the paper's 3.5e-4, to 12 its code's 2.45e-4."""
     return TrainingSettings(
         model="s5-vit-b",
         split=2,
@@ -130,10 +146,10 @@ def one_mpx() -> TrainingSettings:
 
 
 def synthetic() -> TrainingSettings:
-    """Synthetic recordings on a CPU: half an hour of one core; the README says what it reaches.
+    """Synthetic recordings on a CPU: half an hour of one core.
 
-    Ten times the paper's rate because the training is short; many short clips because neighbouring frames teach the same: 12 x 3 frames
-    reach after 425 steps 18.7 mAP where 8 x 5 reach 15.5 (and 4 x 10, on other recordings, two thirds of 8 x 5).
+    Ten times the paper's learning rate because the training is short. Many short clips because neighbouring frames are nearly equal:
+    after 425 steps 12 x 3 frames reach 18.7 mAP, 8 x 5 reach 15.5 (and 4 x 10, on other recordings, two thirds of 8 x 5).
     """
     return TrainingSettings(
         model="gs5-vit-nano",

@@ -1,14 +1,12 @@
-"""SETTINGS -> DETECTOR to train: a preset with fresh weights, or one that goes on from a weights file."""
+"""SETTINGS -> DETECTOR to train: a preset with fresh weights, or that of a weights file."""
 
 import logging
-from collections import Counter
 from dataclasses import replace
 
 import torch
 
 from saccade.config import DetectorConfig, presets
-from saccade.datasets.raw_events import Halve
-from saccade.datasets.recording import Dataset
+from saccade.datasets.recording import Dataset, Halve
 from saccade.machine import killing_signal
 from saccade.model.detector import Detector
 from saccade.training.settings import TrainingSettings
@@ -43,7 +41,7 @@ def build_detector(settings: TrainingSettings, dataset: Dataset, config: Detecto
 
 
 def halving_of(settings: TrainingSettings) -> Halve:
-    """How the frames to train on are to be halved: as those of the weights that it goes on from, or as the settings say."""
+    """How the frames to train on are to be halved: as the weights file that training starts from says, else as the settings say."""
     return settings.halved if settings.model in presets else _read(settings.model).config.halved
 
 
@@ -62,7 +60,7 @@ def _size(dataset: Dataset) -> tuple[int, int] | None:
 
 
 def check_half_precision(device: torch.device) -> None:
-    """Another process tries bfloat16 first: where a virtual machine offers its instructions and refuses them, it ends."""
+    """Try bfloat16 in a subprocess: some virtual machines offer its instructions and then end the process with SIGILL."""
     if device.type != "cpu":
         return
     code = "import torch\nwith torch.autocast('cpu', torch.bfloat16): torch.nn.functional.linear(torch.ones(64, 64), torch.ones(64, 64))"
@@ -72,21 +70,3 @@ def check_half_precision(device: torch.device) -> None:
             f"training: precision=bf16 ends a process on this machine with signal {number}; use precision=fp32, or set "
             "ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before the start"
         )
-
-
-def warn_of_filters(dataset: Dataset) -> None:
-    """Say how many boxes the rules of the data set leave out, and what else it noted: nobody misses what silently isn't there."""
-    for note in (*dataset.notes, *dataset.missing):
-        log.warning("%s, %s: %s", dataset.name, dataset.split, note)
-    dropped: Counter[str] = Counter()
-    kept = 0
-    for recording in dataset.recordings:
-        truth = getattr(recording, "truth", None)
-        if truth is not None:
-            dropped.update(truth.dropped)
-            kept += len(truth.labels)
-    if dropped.total():
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items() if count)
-        log.warning("%s, %s: of %d boxes the rules leave out %s", dataset.name, dataset.split, kept + dropped.total(), reasons)
-    if dataset.recordings and not kept and dropped.total():
-        raise InputError(f"{dataset.name}, {dataset.split}: the rules leave no box; `saccade check` shows the labels")

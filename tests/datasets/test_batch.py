@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from saccade.datasets.augment import Augmentation
-from saccade.datasets.batch import collate
-from saccade.datasets.clips import Clip, Timeline, cut, labels_of
+from saccade.datasets.clips import Clip, ClipTimeline, cut, labels_of
+from saccade.datasets.loader import collate
 from saccade.datasets.recording import Sampling
 from saccade.model.predictions import pick
 from saccade.types import InputError, Labels
@@ -19,7 +19,7 @@ SAMPLING = Sampling(bins=2)
 
 def clip_of(recording, first: int, length: int = 5, augmentation: Augmentation | None = None, **options) -> Clip:
     ends_us = recording.ends_us(SAMPLING)
-    timeline = Timeline(SAMPLING, ends_us, np.arange(len(ends_us)))
+    timeline = ClipTimeline(SAMPLING, ends_us, np.arange(len(ends_us)))
     labels = labels_of(recording, timeline, first, length, 25_000)
     return cut(recording, timeline, first, labels, augmentation or Augmentation(), options.get("is_first", first == 0))
 

@@ -14,12 +14,10 @@ import numpy as np
 import pytest
 
 from saccade.datasets.augment import NO_AUGMENTATION
-from saccade.datasets.batch import TENSORS, Batch
 from saccade.datasets.lanes import LaneSettings
-from saccade.datasets.loader import Loader
+from saccade.datasets.loader import TENSORS, Batch, Loader
 from saccade.datasets.raw_events import EventRecording
-from saccade.datasets.recording import Dataset, Sampling
-from saccade.datasets.rules import Clock, Truth
+from saccade.datasets.recording import Clock, Dataset, GroundTruth, Sampling
 from saccade.events.write import write_events
 from saccade.types import InputError, Labels
 from tests.make.events import random_events
@@ -29,11 +27,11 @@ LENGTH = 5
 ROOT = Path(__file__).parents[2]
 
 
-def batches(count: int, *, dataset=None, settings: LaneSettings | None = None, batch: int = 4, **options) -> list[Batch]:
+def batches(count: int, *, dataset=None, settings: LaneSettings | None = None, batch=4, first_step=0, **options) -> list[Batch]:
     dataset = dataset or painted_dataset(23, 31, 12, 40, 17)
     options = {"workers": 0, "multiple": 16} | options
     with Loader(dataset, Sampling(bins=2), settings or LaneSettings(), batch=batch, length=LENGTH, **options) as loader:
-        return list(islice(loader, count))
+        return list(islice(loader.batches(first_step), count))
 
 
 def assert_same(got: Batch, expected: Batch) -> None:
@@ -62,11 +60,11 @@ def test_frames_of_real_events_come_out_of_a_worker(tmp_path) -> None:
             assert expected.any()
 
 
-def one_box(width: int, height: int, scale: float) -> Truth:
+def one_box(width: int, height: int, scale: float) -> GroundTruth:
     """Every 100 ms."""
     t = np.arange(100_000, 2_000_000, 100_000)
     boxes = np.tile(np.array([[3, 3, 20, 20]], np.float32), (len(t), 1))
-    return Truth(Labels(t, boxes, np.zeros(len(t), np.int64), np.zeros(len(t), np.int64)), t, Clock())
+    return GroundTruth(Labels(t, boxes, np.zeros(len(t), np.int64), np.zeros(len(t), np.int64)), t, Clock())
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from saccade.datasets import rules
 from saccade.datasets.labels import from_records, read_boxes
-from saccade.datasets.recording import Sampling, ends_between, match
-from saccade.datasets.rules import Clock, LabelRules, apply_rules
+from saccade.datasets.recording import Clock, Sampling, ends_between, match
+from saccade.datasets.rules import LabelRules, apply_rules
 from saccade.types import InputError
 from tests.datasets.make import DSEC_ORDER, ETRAM_ORDER, GEN1_ORDER, OLD_ORDER, labels_every, records
 

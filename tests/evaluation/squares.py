@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from saccade.datasets.raw_events import EventRecording
-from saccade.datasets.recording import Dataset
-from saccade.datasets.rules import Clock, Truth
+from saccade.datasets.recording import Clock, Dataset, GroundTruth
 from saccade.evaluation.run.condition import Condition
 from saccade.events.write import write_events
 from saccade.model.detector import Detector
@@ -30,7 +29,7 @@ def corners(times_us: np.ndarray, seed: int) -> np.ndarray:
     return np.stack([x, y], 1)
 
 
-def truth_of(seed: int, seconds: float, rate_hz: float, width: int, height: int, scale: float) -> Truth:
+def truth_of(seed: int, seconds: float, rate_hz: float, width: int, height: int, scale: float) -> GroundTruth:
     instants_us = START_US + (np.arange(1, int(seconds * rate_hz) + 1) * 1e6 / rate_hz).astype(np.int64)
     places = corners(instants_us, seed)
     seen = instants_us % 1_000_000 < 900_000  # every tenth instant is labelled as empty
@@ -42,7 +41,7 @@ def truth_of(seed: int, seconds: float, rate_hz: float, width: int, height: int,
         np.zeros(n, np.int64),
         still_us=np.where(instants_us[seen] % 2_000_000 < 1_000_000, 0, 400_000),
     )
-    return Truth(labels, instants_us, Clock(int(instants_us[0]) if len(instants_us) else 0))
+    return GroundTruth(labels, instants_us, Clock(int(instants_us[0]) if len(instants_us) else 0))
 
 
 def recording(folder: Path, seed: int, seconds: float = 2.0, rate_hz: float = 200.0, events_per_s: int = 4000) -> EventRecording:

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from saccade.datasets.recording import Dataset, Sampling
+from saccade.datasets.recording import Clock, Dataset, GroundTruth, Halve, Sampling
 from saccade.types import InputError, Labels
 
 
 @dataclass(frozen=True, eq=False)
 class PaintedRecording:
-    """Every pixel is a function of end, channel, row and column; objects are a box of 9s, in all channels."""
+    """Every pixel is a function of end, channel, row and column. A recording by structure alone, as a user may write one."""
 
     name: str
     labels: Labels
@@ -18,10 +18,16 @@ class PaintedRecording:
     width: int = 40
     height: int = 24
     broken: bool = False
+    halve: Halve = "no"
+    fixed_sampling: Sampling | None = None
 
     @property
     def instants_us(self) -> np.ndarray:
         return np.unique(self.labels.t)
+
+    @property
+    def truth(self) -> GroundTruth:
+        return GroundTruth(self.labels, self.instants_us, Clock())
 
     def ends_us(self, sampling: Sampling) -> np.ndarray:
         step_us = sampling.step_us
@@ -37,6 +43,9 @@ class PaintedRecording:
 
     def windows(self, starts_us: np.ndarray, ends_us: np.ndarray, sampling: Sampling) -> np.ndarray:
         raise InputError(f"{self.name}: is painted on a grid")
+
+    def event_counts(self, start_us: int, ends_us: np.ndarray) -> tuple[np.ndarray, int]:
+        raise InputError(f"{self.name}: holds frames and no events")
 
     def labels_at(self, end_us: int, tolerance_us: float) -> Labels | None:
         away = np.abs(self.labels.t - end_us)

@@ -12,9 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from saccade.datasets.coco import is_coco, read_coco
-from saccade.datasets.label_csv import is_label_csv, read_csv
-from saccade.datasets.labels import RawLabels, read_boxes
+from saccade.datasets.labels import RawLabels, is_coco, is_label_csv, read_boxes, read_coco, read_csv
 from saccade.outputs.arrays import Boxes, Coco
 from saccade.outputs.outputs import Output, Outputs, Run
 from saccade.outputs.text import Csv, JsonLines, read_json_lines

@@ -1,7 +1,9 @@
 """A data set in memory that a tiny detector learns in seconds, and a program that trains on it: `python -m tests.training.make OUT`."""
 
+import os
 import sys
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import numpy as np
 
 from saccade.config import BackboneConfig, DetectorConfig, MemoryConfig
 from saccade.datasets.lanes import LaneSettings
-from saccade.datasets.recording import Dataset, Sampling
+from saccade.datasets.recording import BaseRecording, Clock, Dataset, GroundTruth, Sampling
 from saccade.training.settings import TrainingSettings
 from saccade.types import Labels
 
@@ -19,7 +21,7 @@ BINS = 1
 
 
 @dataclass(frozen=True)
-class Toy:
+class Toy(BaseRecording):
     """A bright square of 24 pixels that moves a pixel per frame to the right, or a dark one to the left; labelled in every Nth frame."""
 
     seed: int
@@ -27,7 +29,7 @@ class Toy:
     every: int = 2
 
     name = property(lambda self: f"toy{self.seed}")
-    width = height = property(lambda self: SIDE)
+    frame_size = property(lambda self: (SIDE, SIDE))
 
     def corner(self, index: int) -> tuple[int, int]:
         direction = 1 if self.kind == 0 else -1
@@ -50,12 +52,12 @@ class Toy:
     def windows(self, starts_us: np.ndarray, ends_us: np.ndarray, sampling: Sampling) -> np.ndarray:
         return self.frames(ends_us, sampling)
 
-    @property
-    def instants_us(self) -> np.ndarray:
-        return self.labels.t
+    @cached_property
+    def truth(self) -> GroundTruth:
+        labels = self._labels()
+        return GroundTruth(labels, labels.t, Clock(STEP_US))
 
-    @property
-    def labels(self) -> Labels:
+    def _labels(self) -> Labels:
         indices = np.arange(1, self.count + 1)
         indices = indices[(indices + 3 * self.seed) % self.every == 0]
         corners = np.array([self.corner(int(index)) for index in indices], np.float32).reshape(-1, 2)
@@ -63,11 +65,6 @@ class Toy:
         # Said to stand still, to be counted as such, though they move: no lane may leave them out.
         still_us = np.where(indices > self.count // 2, 300_000, 0).astype(np.int64)
         return Labels(indices * STEP_US, np.concatenate([corners, corners + 24], 1), kinds, np.zeros_like(kinds), still_us)
-
-    def labels_at(self, end_us: int, tolerance_us: float) -> Labels | None:
-        labels = self.labels
-        found = labels[labels.t == end_us]
-        return found if len(found) else None
 
 
 def toys(split: str = "train", recordings: int = 4, **options: Any) -> Dataset:
@@ -116,10 +113,8 @@ def save_gradients(out: Path, settings: TrainingSettings, data: Dataset) -> None
     import torch
 
     from saccade.datasets.loader import Loader
-    from saccade.evaluation.run.timeline import sampling_of
-    from saccade.training.batchnorm import share_batch_norms
     from saccade.training.objective import learn
-    from saccade.training.processes import joined
+    from saccade.training.processes import joined, share_batch_norms
     from saccade.training.start import build_detector
 
     with joined("cpu") as processes:
@@ -127,7 +122,7 @@ def save_gradients(out: Path, settings: TrainingSettings, data: Dataset) -> None
         if processes.world > 1:
             share_batch_norms(detector)
         share = {"seed": settings.seed, "batch": settings.batch // processes.world, "rank": processes.rank, "world": processes.world}
-        batches = iter(Loader(data, sampling_of(detector.config), settings.lanes, **share, length=settings.length, workers=0))
+        batches = iter(Loader(data, Sampling.of(detector.config), settings.lanes, **share, length=settings.length, workers=0))
         first, second = next(batches), next(batches)
         _, state = learn(detector, first, detector.initial_state(first.frames), settings, processes)
         learn(detector, second, state, settings, processes)
@@ -137,18 +132,26 @@ def save_gradients(out: Path, settings: TrainingSettings, data: Dataset) -> None
             torch.save(found, out)
 
 
-def main() -> None:
-    """python -m tests.training.make OUT WEIGHTS [name=value ...]: a training into a folder, or gradients into a file .pt"""
+def run(out: Path, weights: str, *changes: str) -> None:
+    """A training into the folder OUT, or gradients into the file OUT.pt, with settings changed as `name=value`."""
     from saccade.training.loop import fit
 
-    out, weights = Path(sys.argv[1]), sys.argv[2]
-    changes: dict[str, Any] = {name: float(value) if "." in value else int(value) for name, value in (a.split("=") for a in sys.argv[3:])}
-    data, kind = toys(every=changes.pop("every", 2)), "ordered" if changes.pop("ordered", 0) else "mixed"
-    settings = tiny_settings(model=weights, lanes=LaneSettings(kind=kind, seen_only=False), **changes)
+    values: dict[str, Any] = {name: float(value) if "." in value else int(value) for name, value in (a.split("=") for a in changes)}
+    if "port" in values:
+        os.environ["MASTER_PORT"] = str(values.pop("port"))
+    data, kind = toys(every=values.pop("every", 2)), "ordered" if values.pop("ordered", 0) else "mixed"
+    settings = tiny_settings(model=weights, lanes=LaneSettings(kind=kind, seen_only=False), **values)
     if out.suffix == ".pt":
         save_gradients(out, settings, data)
     else:
         fit(data, toys("val", 2), out, settings)
+
+
+def main() -> None:
+    """python -m tests.training.make OUT WEIGHTS [name=value ...] [-- OUT WEIGHTS [name=value ...]] ...: one after the other."""
+    for job in " ".join(sys.argv[1:]).split(" -- "):
+        out, weights, *changes = job.split()
+        run(Path(out), weights, *changes)
 
 
 if __name__ == "__main__":

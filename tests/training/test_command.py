@@ -10,7 +10,7 @@ import tyro
 
 from saccade.commands.train import train
 from saccade.datasets.open import open_dataset
-from saccade.datasets.raw_events import Halve
+from saccade.datasets.recording import Halve
 from saccade.training.settings import presets
 from saccade.types import InputError
 from tests.datasets.make import recording, some_events

@@ -14,14 +14,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from saccade.datasets.check import warn_of_dropped_labels
 from saccade.datasets.recording import Dataset
 from saccade.pool import Stopped
 from saccade.training.log import Log, read_metrics
 from saccade.training.loop import fit
-from saccade.training.start import warn_of_filters
 from saccade.types import InputError
 from saccade.weights.load import load_detector, read_weights, save_detector
-from tests.training.make import Toy, tiny_config, tiny_settings, toys, weights_file
+from tests.training.make import Toy, run, tiny_config, tiny_settings, toys, weights_file
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def wait_for_step(out: Path, step: int, process: subprocess.Popen) -> None:
 
 @pytest.mark.slow
 def test_it_learns(tmp_path: Path, weights: str) -> None:
-    settings = tiny_settings(model=weights, steps=250, learning_rate=6e-3, warmup=0.1, average=0.9)
+    settings = tiny_settings(model=weights, steps=120, learning_rate=6e-3, warmup=0.1, average=0.9)
     scores = fit(toys(recordings=6), toys("val", 2), tmp_path, settings)
     assert scores is not None
     assert scores.mAP > 40
@@ -79,27 +79,34 @@ def test_the_same_seed_gives_the_same_losses_with_any_number_of_workers(tmp_path
     assert losses(tmp_path / "a") == losses(tmp_path / "b") != losses(tmp_path / "c")
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, weights: str) -> Path:
+    """A training of eight steps that nobody interrupted."""
+    out = tmp_path_factory.mktemp("whole")
+    run(out, weights, "steps=8")
+    return out
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("killed_after", [1, 5])
-def test_killed_at_any_step_and_resumed_the_losses_are_those_of_the_whole_run(tmp_path: Path, weights: str, killed_after: int) -> None:
-    fit(toys(), None, tmp_path / "whole", tiny_settings(model=weights, steps=8))
-    process = start(tmp_path / "killed", weights, "steps=8", "checkpoint_every=3")
-    wait_for_step(tmp_path / "killed", killed_after, process)
+def test_killed_at_any_step_and_resumed_the_losses_are_those_of_the_whole_run(
+    tmp_path: Path, weights: str, whole: Path, killed_after: int
+) -> None:
+    process = start(tmp_path, weights, "steps=8", "checkpoint_every=3")
+    wait_for_step(tmp_path, killed_after, process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert not (tmp_path / "killed" / "final.safetensors").exists()
-    resumed = start(tmp_path / "killed", weights, "steps=8", "checkpoint_every=3")
-    _, errors = resumed.communicate(timeout=300)
-    assert resumed.returncode == 0, errors
-    assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
-    whole, again = (load_detector(tmp_path / name / "final.safetensors").state_dict() for name in ("whole", "killed"))
-    assert all(torch.equal(whole[name], again[name]) for name in whole)
+    assert not (tmp_path / "final.safetensors").exists()
+    run(tmp_path, weights, "steps=8", "checkpoint_every=3")
+    assert losses(tmp_path) == losses(whole)
+    once, again = (load_detector(out / "final.safetensors").state_dict() for out in (whole, tmp_path))
+    assert all(torch.equal(once[name], again[name]) for name in once)
 
 
-def test_asked_to_stop_it_finishes_the_step_and_goes_on_later(tmp_path: Path, weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = tiny_settings(model=weights, steps=6, checkpoint_every=100)
-    fit(toys(), None, tmp_path / "whole", settings)
-    toy = toys()
+def test_asked_to_stop_it_finishes_the_step_and_goes_on_later(
+    tmp_path: Path, weights: str, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tiny_settings(model=weights, steps=8, checkpoint_every=100)
     before = signal.getsignal(signal.SIGTERM)
     asked = []
 
@@ -110,11 +117,11 @@ def test_asked_to_stop_it_finishes_the_step_and_goes_on_later(tmp_path: Path, we
 
     original = Log.step
     monkeypatch.setattr(Log, "step", ask)
-    with pytest.raises(Stopped, match="after step 4 of 6"):
-        fit(toy, None, tmp_path / "parts", settings)
+    with pytest.raises(Stopped, match="after step 4 of 8"):
+        fit(toys(), None, tmp_path, settings)
     assert signal.getsignal(signal.SIGTERM) is before
-    fit(toy, None, tmp_path / "parts", settings)
-    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+    fit(toys(), None, tmp_path, settings)
+    assert losses(tmp_path) == losses(whole)
 
 
 @pytest.mark.parametrize(("asked", "error"), [(False, InputError), (True, Stopped)])
@@ -183,7 +190,7 @@ def test_parts_of_a_batch_learn_the_same_but_for_batch_norms(tmp_path: Path, wei
 
 def test_half_precision_and_h2_learn_nearly_the_same(tmp_path: Path, weights: str) -> None:
     for name, change in {"fp32": {}, "bf16": {"precision": "bf16"}, "h2": {"h2_weight": 0.1}}.items():
-        fit(toys(), None, tmp_path / name, tiny_settings(model=weights, steps=3, **change))
+        fit(toys(), None, tmp_path / name, tiny_settings(model=weights, steps=2, **change))
     single, half = losses(tmp_path / "fp32"), losses(tmp_path / "bf16")
     assert single != half
     assert [total for _, total in half] == pytest.approx([total for _, total in single], rel=0.1)
@@ -239,10 +246,10 @@ def test_boxes_that_the_rules_leave_out_are_counted(caplog: pytest.LogCaptureFix
         truth: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(labels=[1, 2], dropped={"too small": 3, "too wide": 0}))
 
     data = Dataset("toys", "train", ("bright", "dark"), [Ruled(0), Ruled(1)], notes=("one.dat has no labels",))
-    warn_of_filters(data)
+    warn_of_dropped_labels(data)
     assert [record.getMessage() for record in caplog.records] == [
         "toys, train: one.dat has no labels",
         "toys, train: of 10 boxes the rules leave out 6 too small",
     ]
     with pytest.raises(InputError, match="the rules leave no box"):
-        warn_of_filters(replace(data, recordings=[Ruled(0, truth=SimpleNamespace(labels=[], dropped={"too small": 3}))]))
+        warn_of_dropped_labels(replace(data, recordings=[Ruled(0, truth=SimpleNamespace(labels=[], dropped={"too small": 3}))]))

@@ -5,20 +5,28 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
 
 from saccade.evaluation.validate import validate
-from saccade.training.log import read_metrics
+from saccade.pool import Stopped
+from saccade.training.log import Log, read_metrics
 from saccade.training.processes import first_host, from_environment
 from saccade.types import InputError
 from saccade.weights.load import load_detector
-from tests.training.make import toys, weights_file
+from tests.training.make import run, toys, weights_file
 
 TERMS = ("total", "iou", "objectness", "class")
+SLOWLY = "learning_rate=0.00005"  # Adam's first steps make of gradients near zero, whose sign is noise, full steps
+JOBS = {
+    "everywhere.pt": (),  # every process has labels
+    "one.pt": ("ordered=1", "every=11", "seed=4"),  # one of two processes has a labelled frame
+    "losses": ("steps=5", "validate_every=3", SLOWLY),
+    "own": ("steps=3", "share_batch_norms=0"),
+    "elastic": ("steps=8", SLOWLY),
+}
 
 
 def free_port() -> int:
@@ -27,47 +35,63 @@ def free_port() -> int:
         return server.getsockname()[1]
 
 
-def launch(out: Path, weights: Path, world: int, *changes: str) -> None:
-    common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tests.training.make", str(out), str(weights), *changes]
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(weights_file(tmp_path_factory.mktemp("weights")))
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory, weights: str) -> Path:
+    """Folder of what two processes write for all jobs, in one go: to start them takes longer than what they compute.
+
+    One process has begun the job `elastic` and was stopped by SIGTERM, which is what a cluster sends.
+    """
+    folder = tmp_path_factory.mktemp("both")
+    original = Log.step
+
+    def stop(self: Log, step: int, values: dict) -> None:
+        original(self, step, values)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Log, "step", stop)
+        with pytest.raises(Stopped):
+            run(folder / "elastic", weights, *JOBS["elastic"])
+    assert 0 < len(read_metrics(folder / "elastic" / "metrics.jsonl")) < 8
+    arguments: list[str] = []
+    for name, changes in JOBS.items():
+        arguments += ["--", str(folder / name), weights, f"port={free_port()}", *changes]
+    common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.training.make", *arguments[1:]]
     running = [
-        subprocess.Popen(command, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}, stderr=subprocess.PIPE, text=True)
-        for rank in range(world)
+        subprocess.Popen(command, env={**common, "RANK": rank, "LOCAL_RANK": rank}, stderr=subprocess.PIPE, text=True) for rank in "01"
     ]
     for process in running:
         _, errors = process.communicate(timeout=300)
         assert process.returncode == 0, errors
-
-
-def train(out: Path, weights: Path, world: int, *changes: str) -> list[dict]:
-    """What the first of WORLD processes wrote."""
-    launch(out, weights, world, *changes)
-    return read_metrics(out / "metrics.jsonl")
+    return folder
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [(), ("ordered=1", "every=11", "seed=4")], ids=["labels everywhere", "a process without labels"])
-def test_two_processes_have_the_gradients_of_one_with_the_double_batch(tmp_path: Path, changes: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("name", ["everywhere.pt", "one.pt"])
+def test_two_processes_have_the_gradients_of_one_with_the_double_batch(tmp_path: Path, both: Path, weights: str, name: str) -> None:
     """And the same batch statistics, also where one of them has no labelled frame and the other has."""
-    weights = weights_file(tmp_path)
-    for world in (1, 2):
-        launch(tmp_path / f"{world}.pt", weights, world, *changes)
-    one, two = (torch.load(tmp_path / f"{world}.pt", weights_only=True) for world in (1, 2))
+    run(tmp_path / name, weights, *JOBS[name])
+    one, two = (torch.load(folder / name, weights_only=True) for folder in (tmp_path, both))
     left, right = one.pop("labelled").bool().chunk(2)
-    assert bool(left.any() ^ right.any()) == bool(changes)
+    assert bool(left.any() ^ right.any()) == (name == "one.pt")
     for name, value in one.items():
         unit = max(float(value.abs().max()), 1e-6)
         torch.testing.assert_close(two[name] / unit, value / unit, rtol=0, atol=1e-3, msg=lambda text, name=name: f"{name}: {text}")
 
 
 @pytest.mark.slow
-def test_two_processes_have_the_losses_of_one_with_the_double_batch(tmp_path: Path) -> None:
-    """And the same validation. The rate is low: Adam's first steps make of gradients near zero, whose sign is noise, full steps."""
-    weights = weights_file(tmp_path)
-    changes = ("steps=5", "validate_every=3", "learning_rate=0.00005")
-    alone, both = (train(tmp_path / str(world), weights, world, *changes) for world in (1, 2))
-    assert [row["step"] for row in alone] == [row["step"] for row in both] == [1, 2, 3, 3, 4, 5, 5]
-    for one, two in zip(alone, both, strict=True):
+def test_two_processes_have_the_losses_of_one_with_the_double_batch(tmp_path: Path, both: Path, weights: str) -> None:
+    """And the same validation."""
+    run(tmp_path / "losses", weights, *JOBS["losses"])
+    alone, shared = (read_metrics(folder / "losses" / "metrics.jsonl") for folder in (tmp_path, both))
+    assert [row["step"] for row in alone] == [row["step"] for row in shared] == [1, 2, 3, 3, 4, 5, 5]
+    for one, two in zip(alone, shared, strict=True):
         terms = {name: one[name] for name in TERMS if name in one}
         assert {name: two[name] for name in terms} == pytest.approx(terms, rel=1e-3)
         assert two.get("positives") == one.get("positives")
@@ -75,27 +99,18 @@ def test_two_processes_have_the_losses_of_one_with_the_double_batch(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_processes_with_batch_norms_of_their_own_score_and_save_the_same_weights(tmp_path: Path) -> None:
-    weights, out = weights_file(tmp_path), tmp_path / "own"
-    rows = train(out, weights, 2, "steps=3", "share_batch_norms=0")
-    again = validate(load_detector(out / "final.safetensors"), toys("val", 2))
+def test_processes_with_batch_norms_of_their_own_score_and_save_the_same_weights(both: Path) -> None:
+    rows = read_metrics(both / "own" / "metrics.jsonl")
+    again = validate(load_detector(both / "own" / "final.safetensors"), toys("val", 2))
     assert rows[-1]["mAP"] == pytest.approx(again.mAP, abs=1e-3)
     assert rows[-1]["recall"] == pytest.approx(again.recall, abs=1e-3)
 
 
 @pytest.mark.slow
-def test_two_processes_go_on_from_one(tmp_path: Path) -> None:
-    """Elastic: the checkpoint holds the states of all lanes, whoever had them. SIGTERM is what a cluster sends."""
-    weights, out = weights_file(tmp_path), tmp_path / "parts"
-    changes = ("steps=8", "learning_rate=0.00005")
-    whole = train(tmp_path / "whole", weights, 1, *changes)
-    alone = subprocess.Popen([sys.executable, "-m", "tests.training.make", str(out), str(weights), *changes], stderr=subprocess.PIPE)
-    while not read_metrics(out / "metrics.jsonl") and alone.poll() is None:
-        time.sleep(0.02)
-    alone.send_signal(signal.SIGTERM)
-    alone.communicate(timeout=100)
-    assert 0 < len(read_metrics(out / "metrics.jsonl")) < 8
-    parts = train(out, weights, 2, *changes)
+def test_two_processes_go_on_from_one(tmp_path: Path, both: Path, weights: str) -> None:
+    """Elastic: the checkpoint holds the states of all lanes, whoever had them."""
+    run(tmp_path / "elastic", weights, *JOBS["elastic"])
+    whole, parts = (read_metrics(folder / "elastic" / "metrics.jsonl") for folder in (tmp_path, both))
     assert [row["total"] for row in parts[:-1]] == pytest.approx([row["total"] for row in whole[:-1]], rel=1e-3)
 
 

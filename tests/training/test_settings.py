@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from saccade.config import presets as models
-from saccade.training.schedule import average_decay, learning_rate
-from saccade.training.settings import TrainingSettings, presets
+from saccade.training.settings import TrainingSettings, average_decay, learning_rate, presets
 from saccade.types import InputError
 
 

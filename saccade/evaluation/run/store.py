@@ -190,8 +190,7 @@ def _labels(arrays: Any, what: str, instants_us: Instants) -> list[Labels]:
 
 def ignored_of(recording: LabelledRecording) -> Labels | None:
     """Labels of objects that are present but that the rules left out; None if they aren't known."""
-    truth = getattr(recording, "truth", None)
-    return None if truth is None else truth.ignored
+    return recording.truth.ignored
 
 
 def nothing_found() -> Detections:

@@ -9,12 +9,12 @@ import numpy as np
 from jaxtyping import Bool, Int64
 
 from saccade.config import DetectorConfig
-from saccade.datasets.recording import Clip, Ends, Instants, LabelledRecording, Sampling
-from saccade.datasets.rules import Clock, thinned
+from saccade.datasets.recording import Clock, FrameArray, Instants, LabelledRecording, Sampling, WindowEnds
+from saccade.datasets.rules import thinned
 from saccade.evaluation.run.condition import Condition
 from saccade.representation.histogram import scaled
 from saccade.stream.adaptive import Adaptive, pace_of, steps_due
-from saccade.types import Counts, InputError
+from saccade.types import Counts
 
 OLDEST_US = 5_000  # a frame that answers an instant of a regular rate ended at most so long before: as many phases are run as that takes
 SLACK_US = 1_000  # and at most so long after it: the clocks of labels aren't better than that
@@ -24,14 +24,14 @@ SLACK_US = 1_000  # and at most so long after it: the clocks of labels aren't be
 class Phase:
     """One stream of windows, with a memory of its own."""
 
-    starts_us: Ends
-    ends_us: Ends
+    starts_us: WindowEnds
+    ends_us: WindowEnds
     sampling: Sampling
     regular: bool  # consecutive windows of the sampling's own grid
 
     counts: Counts = "plain"
 
-    def frames(self, recording: LabelledRecording, which: slice) -> Clip:
+    def frames(self, recording: LabelledRecording, which: slice) -> FrameArray:
         starts_us, ends_us = self.starts_us[which], self.ends_us[which]
         clip = recording.frames(ends_us, self.sampling) if self.regular else recording.windows(starts_us, ends_us, self.sampling)
         if self.counts == "plain" or not len(clip):
@@ -54,9 +54,7 @@ class Timeline:
         return wanted
 
 
-def sampling_of(config: DetectorConfig) -> Sampling:
-    """Frames as the detector was trained on: one window after the other."""
-    return Sampling(rate_hz=1e6 / config.window_us, window_us=config.window_us, bins=config.bins, histogram=config.histogram)
+sampling_of = Sampling.of
 
 
 def timeline(
@@ -100,23 +98,21 @@ def scored_instants(recording: LabelledRecording, label_rate_hz: float | None) -
     return thinned(instants_us, Clock.of(instants_us), label_rate_hz)
 
 
-def _regular(recording: LabelledRecording, condition: Condition, config: DetectorConfig, trained_us: Ends) -> Phase:
+def _regular(recording: LabelledRecording, condition: Condition, config: DetectorConfig, trained_us: WindowEnds) -> Phase:
     trained = sampling_of(config)
     if condition.window == "shrunk":
         length_us = round(1e6 / condition.rate_hz)
         return Phase(trained_us - length_us, trained_us, trained, length_us == config.window_us, condition.counts)
     as_trained = condition.rate_hz == trained.rate_hz  # there both kinds are the same windows
     kind: Literal["sliding", "disjoint"] = "sliding" if as_trained or condition.window == "sliding" else "disjoint"
-    sampling = Sampling(
-        rate_hz=condition.rate_hz, kind=kind, window_us=config.window_us, bins=config.bins, histogram=config.histogram
-    )  # fmt: skip
+    sampling = replace(trained, rate_hz=condition.rate_hz, kind=kind)
     ends_us = recording.ends_us(sampling)
     if kind == "sliding" or not len(ends_us):
         return Phase(ends_us - config.window_us, ends_us, sampling, True, condition.counts)
     return Phase(_previous(ends_us, round(float(sampling.step_us))), ends_us, sampling, True, condition.counts)
 
 
-def _previous(ends_us: Ends, step_us: int) -> Ends:
+def _previous(ends_us: WindowEnds, step_us: int) -> WindowEnds:
     return np.concatenate((ends_us[:1] - step_us, ends_us[:-1]))
 
 
@@ -137,16 +133,11 @@ def _irregular(phase: Phase, condition: Condition, config: DetectorConfig, name:
 
 def _adaptive(phase: Phase, condition: Condition, recording: LabelledRecording) -> Phase:
     """The ends at which a stream whose rate follows the activity would step."""
-    counted = getattr(recording, "event_counts", None)
-    if counted is None:
-        raise InputError(
-            f"{recording.name}: holds frames and no events, so no rate can follow its activity; use the recording it was made of"
-        )
     if not len(phase.ends_us):
         return phase
     began_us = int(phase.ends_us[0]) - round(float(phase.sampling.step_us))
     pace = pace_of(Adaptive(min_rate_hz=condition.min_rate_hz), condition.rate_hz)
-    due = steps_due(pace, phase.ends_us, *counted(began_us, phase.ends_us))
+    due = steps_due(pace, phase.ends_us, *recording.event_counts(began_us, phase.ends_us))
     ends_us = phase.ends_us[due]
     starts_us = phase.starts_us[due] if condition.window == "sliding" else np.concatenate((phase.starts_us[:1], ends_us[:-1]))
     return replace(phase, starts_us=starts_us, ends_us=ends_us, regular=False)
