@@ -8,7 +8,7 @@ from typing import Literal, cast, get_args
 from saccade.files import from_plain
 from saccade.types import InputError
 
-Memory = Literal["s5", "s4d", "s4", "gs5", "lstm", "none"]
+MemoryName = Literal["s5", "s4d", "s4", "gs5", "lstm", "none"]
 Mixing = Literal["attention", "convnext", "ssm2d"]
 
 
@@ -43,7 +43,7 @@ class BackboneConfig:
     mixing: Mixing = "attention"
     layer_scale: float = 1e-5  # weight that each block of the mixing starts with; as published so small that long trainings fade it in
     noise_floor: float = 1e-5  # variance under which the first norm no longer amplifies; as published a stray event is as loud as an edge
-    memories: tuple[Memory, Memory, Memory, Memory] = ("s5", "s5", "s5", "s5")
+    memories: tuple[MemoryName, MemoryName, MemoryName, MemoryName] = ("s5", "s5", "s5", "s5")
     reset: tuple[bool, bool, bool, bool] = (False, False, False, False)  # forget at every step (the paper's stage ablation)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
 
@@ -51,9 +51,9 @@ class BackboneConfig:
         for name in ("dims", "memories", "reset"):
             if len(getattr(self, name)) != 4:
                 raise InputError(f"backbone.{name}={getattr(self, name)}: expected four entries, one for each stage")
-        unknown = [name for name in self.memories if name not in get_args(Memory)]
+        unknown = [name for name in self.memories if name not in get_args(MemoryName)]
         if unknown:
-            raise InputError(f"backbone.memories: unknown {unknown[0]!r}; expected {', '.join(get_args(Memory))}")
+            raise InputError(f"backbone.memories: unknown {unknown[0]!r}; expected {', '.join(get_args(MemoryName))}")
         if self.mixing not in get_args(Mixing):
             raise InputError(f"backbone.mixing={self.mixing!r}: expected {', '.join(get_args(Mixing))}")
         if self.mixing == "attention" and any(dim % self.head_dim for dim in self.dims):
@@ -204,7 +204,7 @@ def _sized(name: str, dims: tuple[int, int, int, int], head_dim: int, head_width
     return DetectorConfig(name=name, backbone=BackboneConfig(dims=dims, head_dim=head_dim), bottlenecks=1, head_width=head_width)
 
 
-def with_memory(config: DetectorConfig, name: str, memory: Memory) -> DetectorConfig:
+def with_memory(config: DetectorConfig, name: str, memory: MemoryName) -> DetectorConfig:
     """Each memory with what serves it: an LSTM's gates see what it remembers, so it needs no noise floor, and learns less with one."""
     floor = config.backbone.noise_floor if memory != "lstm" else BackboneConfig.noise_floor
     return replace(config, name=name, backbone=replace(config.backbone, memories=(memory,) * 4, noise_floor=floor))

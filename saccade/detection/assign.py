@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from saccade.detection.boxes import Cells, Target, cells_of, check_target, from_raw, from_xywh, overlap, precise, to_xywh
-from saccade.model.predictions import STRIDES, Predictions
+from saccade.model.values import STRIDES, Predictions
 from saccade.types import InputError
 
 REACH = 1.5  # strides from a label's centre to the centre of a cell that may learn it
@@ -17,7 +17,7 @@ LARGEST = 10  # so many overlaps, added up, say how many cells a label gets
 LARGEST_SURPRISE = 100.0  # -log 0, as torch's cross entropy has it
 WORST = 1e9  # cost where the predictions are NaN: the loss shall say so, not the matching
 
-Table = Float[Tensor, "labels candidates"]
+CostTable = Float[Tensor, "labels candidates"]
 
 
 class Matches(NamedTuple):
@@ -99,7 +99,7 @@ def candidates(predictions: Predictions, labels: Target, frame_of: Tensor) -> Ca
     return Candidates(union // count, union % count, table, exists, inside)
 
 
-def costs(predictions: Predictions, labels: Target, found: Candidates, cells: Cells) -> tuple[Table, Table]:
+def costs(predictions: Predictions, labels: Target, found: Candidates, cells: Cells) -> tuple[CostTable, CostTable]:
     """What it would cost each label to take each candidate of its frame, and how much their boxes overlap."""
     at = (found.frames, found.cells)
     near = Cells(cells.x[found.cells], cells.y[found.cells], cells.stride[found.cells])
@@ -113,7 +113,7 @@ def costs(predictions: Predictions, labels: Target, found: Candidates, cells: Ce
     return cost.nan_to_num(WORST).masked_fill(~found.exists, torch.inf), overlaps
 
 
-def claim(cost: Table, overlaps: Table) -> Bool[Tensor, "labels candidates"]:
+def claim(cost: CostTable, overlaps: CostTable) -> Bool[Tensor, "labels candidates"]:
     """Each label's k cheapest candidates, the earlier cell if equal; k = what its ten largest overlaps add up to, at least one."""
     largest = overlaps.topk(min(LARGEST, overlaps.shape[1]), 1).values
     wanted = largest.sum(1).long().clamp_min(1)
@@ -122,7 +122,7 @@ def claim(cost: Table, overlaps: Table) -> Bool[Tensor, "labels candidates"]:
     return (rank < wanted[:, None]) & cost.isfinite()
 
 
-def resolve(cost: Table, claims: Tensor, found: Candidates) -> Int64[Tensor, "union"]:
+def resolve(cost: CostTable, claims: Tensor, found: Candidates) -> Int64[Tensor, "union"]:
     """The label of every candidate: its only claimant, or, of several, the cheapest of all labels, claimant or not, as published."""
     count, rows = len(found.cells), len(cost)
     index = found.rows.flatten()

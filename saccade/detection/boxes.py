@@ -8,15 +8,15 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from saccade.model.predictions import STRIDES, Predictions
+from saccade.detection.matching import SMALLEST_AREA
+from saccade.model.values import STRIDES, Predictions
 from saccade.representation.canvas import Canvas
 from saccade.types import InputError, Labels
 
-Corners = Float[Tensor, "*rows 4"]  # left, top, right, bottom in pixels
+BoxTensor = Float[Tensor, "*rows 4"]  # left, top, right, bottom in pixels
 Grids = tuple[tuple[int, int], ...]
 
 LARGEST_LOG = 14.0  # e^14 strides are wider than any canvas, and their area is still far from float32's end
-SMALLEST_AREA = 1e-12  # two boxes without area overlap by 0, not by 0 / 0
 
 
 class Target(NamedTuple):
@@ -34,14 +34,14 @@ class Cells(NamedTuple):
     stride: Float[Tensor, "cells"]  # pixels
 
 
-def from_xywh(boxes: Corners) -> Corners:
+def from_xywh(boxes: BoxTensor) -> BoxTensor:
     """Centre x, y, width, height -> corners."""
     centre, half = boxes[..., :2], boxes[..., 2:] / 2
     return torch.cat([centre - half, centre + half], -1)
 
 
-def to_xywh(boxes: Corners) -> Corners:
-    """Corners -> centre x, y, width, height."""
+def to_xywh(boxes: BoxTensor) -> BoxTensor:
+    """BoxTensor -> centre x, y, width, height."""
     low, high = boxes[..., :2], boxes[..., 2:]
     return torch.cat([(low + high) / 2, high - low], -1)
 
@@ -53,14 +53,9 @@ def overlap(a: Float[Tensor, "*#rows 4"], b: Float[Tensor, "*#rows 4"]) -> Float
     return common / (area(a) + area(b) - common).clamp_min(SMALLEST_AREA)
 
 
-def area(boxes: Corners) -> Float[Tensor, "*rows"]:
+def area(boxes: BoxTensor) -> Float[Tensor, "*rows"]:
     sides = (boxes[..., 2:] - boxes[..., :2]).clamp_min(0)
     return sides[..., 0] * sides[..., 1]
-
-
-def iou(a: Float[Tensor, "n 4"], b: Float[Tensor, "m 4"]) -> Float[Tensor, "n m"]:
-    """Intersection over union of every box of A with every box of B."""
-    return overlap(a[:, None], b[None])
 
 
 def precise(values: Tensor) -> Tensor:
@@ -68,7 +63,7 @@ def precise(values: Tensor) -> Tensor:
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 
-def from_raw(boxes: Corners, cells: Cells) -> Corners:
+def from_raw(boxes: BoxTensor, cells: Cells) -> BoxTensor:
     """Raw outputs of the head -> centre x, y, width, height in pixels, as published: (xy + corner) stride, e^wh stride."""
     boxes, stride = precise(boxes), cells.stride[:, None]
     corner = torch.stack([cells.x, cells.y], -1)

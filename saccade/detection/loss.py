@@ -6,7 +6,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
 from saccade.detection.assign import join, match
 from saccade.detection.boxes import Cells, Target, cells_of, from_raw, from_xywh, overlap, precise, to_xywh
-from saccade.model.predictions import Predictions
+from saccade.model.values import Predictions
 
 OVERLAP_WEIGHT = 5.0
 

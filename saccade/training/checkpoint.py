@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from saccade.files import replacing
-from saccade.model.backbone import State
+from saccade.model.values import State
 from saccade.types import InputError
 
 FORMAT = 1

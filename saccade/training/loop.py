@@ -21,9 +21,8 @@ from saccade.evaluation.score.average_precision import Scores
 from saccade.evaluation.validate import validate
 from saccade.files import replacing
 from saccade.machine import keep_freed_memory
-from saccade.model.backbone import State
 from saccade.model.detector import Detector
-from saccade.model.state import change
+from saccade.model.values import State, change
 from saccade.pool import Stopped, stop_signals
 from saccade.training.average import Average
 from saccade.training.batchnorm import share_batch_norms

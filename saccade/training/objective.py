@@ -10,11 +10,9 @@ from torch import Tensor
 
 from saccade.datasets.batch import Batch
 from saccade.detection.loss import loss
-from saccade.model.backbone import State
 from saccade.model.detector import Detector
-from saccade.model.predictions import pick
-from saccade.model.state import detach, reset
 from saccade.model.temporal.antialias import h2_norm
+from saccade.model.values import State, detach, pick, reset
 from saccade.training.processes import Processes
 from saccade.training.settings import TrainingSettings
 

@@ -7,13 +7,12 @@ import torch
 from torch import Tensor
 
 from saccade.config import BackboneConfig, DetectorConfig, presets
-from saccade.detection.boxes import Target, iou
+from saccade.detection.boxes import Target, overlap
 from saccade.detection.decode import decode, dense
 from saccade.detection.loss import loss
 from saccade.model.detector import Detector
-from saccade.model.predictions import Predictions, pick
-from saccade.model.state import change, detach, reset
 from saccade.model.temporal import TEMPORAL_LAYERS
+from saccade.model.values import Predictions, change, detach, pick, reset
 from saccade.types import InputError
 from saccade.weights.load import load_detector, save_detector
 
@@ -186,7 +185,7 @@ def finds(predictions: Predictions, targets: list[Target]) -> bool:
     """Whether in every frame the detection with the best score is its one object."""
     for detections, target in zip(decode(predictions, range(len(targets)), threshold=0.1), targets, strict=True):
         best = detections[:1]
-        if not len(best) or best.classes[0] != target.classes or iou(torch.from_numpy(best.boxes), target.boxes) < 0.5:
+        if not len(best) or best.classes[0] != target.classes or overlap(torch.from_numpy(best.boxes), target.boxes) < 0.5:
             return False
     return True
 

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from saccade.model.temporal import initialise
-from saccade.model.temporal.discretise import zero_order_hold
 from saccade.model.temporal.interface import LayerState, check_features, check_state, check_steps
-from saccade.model.temporal.pairs import Pair, pack, product, unpack
+from saccade.model.temporal.pairs import Pair, pack, product, unpack, zero_order_hold
 from saccade.model.temporal.scan import linear_scan
 from saccade.types import InputError
 

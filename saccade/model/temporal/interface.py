@@ -1,17 +1,21 @@
-"""The one interface of memory, and the checks that every layer makes before it computes."""
+"""The one interface of memory: its types, the checks that every layer makes before it computes, and the cache behind `prepare`."""
 
-from collections.abc import Iterable
-from typing import Protocol, runtime_checkable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from saccade.types import InputError
 
 Features = Float[Tensor, "T B H W C"]
 Steps = Float[Tensor, "T B"]  # 1.0 = the training window; may differ per step and per sample
 LayerState = tuple[Tensor, ...]  # real tensors, the batch first; opaque to everyone but their layer
+Value = TypeVar("Value")
+
+MOST_PREPARED = 8  # values of dt: a rate whose period is no whole number of microseconds has two, interleaved chains a few more
 
 
 @runtime_checkable
@@ -51,3 +55,45 @@ def check_steps(name: str, dt: Tensor, x: Tensor) -> bool:
     if not 0 < lowest <= highest < float("inf"):  # NaN fails every comparison
         raise InputError(f"{name}: dt must be positive and finite, (T, B) = {tuple(dt.shape)}, got values from {lowest} to {highest}")
     return lowest == highest and not (dt.requires_grad and dt.numel() > 1)  # else the slope would reach only one of the steps
+
+
+class Prepared(Generic[Value]):
+    """The newest MOST_PREPARED values, each with the versions of the parameters that it was made from.
+
+    Found only without gradients, outside tracing, and while the parameters are those of then: an optimiser's step, `load_state_dict`,
+    `to` and `train` end it. What is written to `parameter.data` leaves no trace: don't, between `prepare` and a step.
+    """
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[float, Value] = OrderedDict()
+        self._made_from: tuple[tuple[int, int], ...] = ()
+
+    def add(self, layer: nn.Module, dt: float, compute: Callable[[Tensor], Value]) -> None:
+        """Keep COMPUTE of dt (1, 1), unless it is kept already or the layer is in training."""
+        versions = _versions(layer)
+        if versions != self._made_from:
+            self._values.clear()
+            self._made_from = versions
+        key = torch.tensor(dt, dtype=torch.float32).item()  # as `encode` rounds it
+        if layer.training or not versions:
+            return
+        if key not in self._values:
+            with torch.inference_mode(False), torch.no_grad():
+                self._values[key] = compute(torch.full((1, 1), key, device=next(layer.parameters()).device))
+        self._values.move_to_end(key)
+        while len(self._values) > MOST_PREPARED:
+            self._values.popitem(last=False)
+
+    def find(self, layer: nn.Module, dt: Tensor) -> Value | None:
+        """What is kept for steps that all are dt[0, 0]."""
+        if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.is_grad_enabled() or layer.training or not self._values:
+            return None
+        return self._values.get(dt[0, 0].item()) if _versions(layer) == self._made_from else None
+
+
+def _versions(layer: nn.Module) -> tuple[tuple[int, int], ...]:
+    """Where each parameter is and how often it was written to; nothing for parameters that don't count that."""
+    parameters = list(layer.parameters())
+    if any(parameter.is_inference() for parameter in parameters):
+        return ()
+    return tuple((parameter.data_ptr(), parameter._version) for parameter in parameters)

@@ -10,10 +10,8 @@ from torch import Tensor, nn
 from saccade.model.temporal import initialise
 from saccade.model.temporal.antialias import Transfer, band_weights, check_band
 from saccade.model.temporal.diagonal import diagonal_system
-from saccade.model.temporal.discretise import DISCRETISATIONS
-from saccade.model.temporal.interface import LayerState, check_features, check_option, check_state, check_steps
-from saccade.model.temporal.pairs import Pair, from_last_axis, multiply, pack, product
-from saccade.model.temporal.prepared import Prepared
+from saccade.model.temporal.interface import LayerState, Prepared, check_features, check_option, check_state, check_steps
+from saccade.model.temporal.pairs import DISCRETISATIONS, Pair, from_last_axis, multiply, pack, product
 from saccade.model.temporal.scan import grouped, linear_scan
 
 Sampled = tuple[Tensor, Tensor, Tensor | None, Tensor]  # weight_in, decay, gain (None: in weight_in), weight_out
