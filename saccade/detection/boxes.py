@@ -1,4 +1,4 @@
-"""RAW OUTPUTS, LABELS -> BOXES: corners (left, top, right, bottom) as tensors, how much they overlap, and where the cells are."""
+"""RAW OUTPUTS, LABELS -> BOXES as tensors, for loss and decoding: corners, overlaps, and the grid of cells. In numpy: `matching`."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from saccade.types import InputError, Labels
 BoxTensor = Float[Tensor, "*rows 4"]  # left, top, right, bottom in pixels
 Grids = tuple[tuple[int, int], ...]
 
-LARGEST_LOG = 14.0  # e^14 strides are wider than any canvas, and their area is still far from float32's end
+LARGEST_LOG = 14.0  # e^14 strides are wider than any canvas, and their area is still far below float32's maximum
 
 
 class Target(NamedTuple):
@@ -47,7 +47,7 @@ def to_xywh(boxes: BoxTensor) -> BoxTensor:
 
 
 def overlap(a: Float[Tensor, "*#rows 4"], b: Float[Tensor, "*#rows 4"]) -> Float[Tensor, "..."]:
-    """Intersection over union of boxes side by side (axes broadcast)."""
+    """Intersection over union of boxes, element by element (axes broadcast)."""
     sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp_min(0)
     common = sides[..., 0] * sides[..., 1]
     return common / (area(a) + area(b) - common).clamp_min(SMALLEST_AREA)
@@ -59,7 +59,7 @@ def area(boxes: BoxTensor) -> Float[Tensor, "*rows"]:
 
 
 def precise(values: Tensor) -> Tensor:
-    """Half precision can't tell neighbouring pixels apart above 256: boxes and scores are worked out in float32."""
+    """At least float32: half precision can't tell neighbouring pixels apart above 256."""
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 
@@ -71,15 +71,15 @@ def from_raw(boxes: BoxTensor, cells: Cells) -> BoxTensor:
 
 
 def cell_grid(grids: Grids, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Cells:
-    """The cells of grids of (rows, columns), one per stride; kept, so that a stream doesn't build them again for every frame."""
+    """The cells of grids of (rows, columns), one per stride; cached, so that a stream doesn't build them for every frame."""
     if torch.compiler.is_compiling():
-        return _build_grid(grids, torch.device(device), dtype)  # what is built while tracing belongs to the graph
+        return _build_grid(grids, torch.device(device), dtype)  # tensors built while tracing belong to the graph and must not be cached
     return _kept_grid(tuple((int(rows), int(columns)) for rows, columns in grids), torch.device(device), dtype)
 
 
 @lru_cache(maxsize=32)
 def _kept_grid(grids: Grids, device: torch.device, dtype: torch.dtype) -> Cells:
-    with torch.inference_mode(False):  # a grid first built in inference mode couldn't be used in training afterwards
+    with torch.inference_mode(False):  # tensors made in inference mode can't be used in training afterwards
         return _build_grid(grids, device, dtype)
 
 
@@ -95,7 +95,7 @@ def _build_grid(grids: Grids, device: torch.device, dtype: torch.dtype) -> Cells
 
 
 def cells_of(predictions: Predictions) -> Cells:
-    """The cells of these predictions, in the precision in which boxes are worked out."""
+    """The cells of these predictions, in the precision of their decoded boxes."""
     count = sum(rows * columns for rows, columns in predictions.grids)
     if predictions.boxes.shape[1] != count:
         raise InputError(f"predictions: {predictions.boxes.shape[1]} cells, but grids {predictions.grids} have {count}")
@@ -113,7 +113,7 @@ def from_labels(labels: Labels, canvas: Canvas | None = None) -> Target:
 
 
 def check_target(target: Target, classes: int | None = None) -> None:
-    """A box without area overlaps nothing, and a class that the head doesn't have can't be learnt: both are refused."""
+    """Refuse boxes without area, which overlap nothing, and classes that the head doesn't have."""
     boxes, ids = target
     wrong = ~((boxes[:, 2:] > boxes[:, :2]).all(-1) & boxes.isfinite().all(-1))
     if wrong.any():

@@ -1,4 +1,4 @@
-"""PREDICTIONS -> DETECTIONS: what the head says of every cell, as boxes of the sensor."""
+"""PREDICTIONS -> DETECTIONS: boxes of all cells, threshold, NMS, pixels of the sensor. Torch up to `dense`, then numpy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -34,7 +34,8 @@ def nms(
 def best_pairs(values: Float64[np.ndarray, "rows columns"]) -> Int64[np.ndarray, "rows"]:
     """The one-to-one choice with the largest sum: the column of each row, -1 for none. Pairs of value 0 or less are never made.
 
-    Optimal, not greedy: where two objects pass each other, the best single pair may leave the other two with nothing.
+    Optimal, not greedy: where two objects pass each other, the best single pair may leave the other two with nothing. Which of several
+    equal choices is made is open, except that one row or column alone takes the first of its equals.
     """
     if not np.isfinite(values).all():
         raise InputError("best_pairs: values must be finite")
@@ -43,11 +44,11 @@ def best_pairs(values: Float64[np.ndarray, "rows columns"]) -> Int64[np.ndarray,
         return np.full(len(gains), -1, np.int64)
     possible = gains > 0
     if not (possible & (possible.sum(1)[:, None] > 1) & (possible.sum(0) > 1)).any():
-        # Nobody's second choice has a choice, too, as in most frames: then whoever are each other's first choice belong together.
+        # No pair has alternatives on both sides, as in most frames: then pairs that are each other's best are the optimum.
         columns = gains.argmax(1)
         made = possible.any(1) & (gains.argmax(0)[columns] == np.arange(len(gains)))
         return np.where(made, columns, -1)
-    from scipy.optimize import linear_sum_assignment  # here, because its import takes as long as a hundred frames
+    from scipy.optimize import linear_sum_assignment  # takes 0.4 s to import, and only trackers need it
 
     chosen = np.full(len(gains), -1, np.int64)
     rows, columns = linear_sum_assignment(gains, maximize=True)

@@ -139,6 +139,7 @@ class Tracker:
         self.high, self.low, self.confirm_us, self.lost_us = high, low, confirm_us, lost_us
         self.next_id = 0
         self.reset()
+        best_pairs(np.ones((2, 2)))  # loads scipy now, not when two objects first meet in a live stream
 
     def reset(self) -> None:
         """Forget all objects; time may start again. Ids go on, so that none is given twice."""

@@ -75,7 +75,7 @@ class FeedForward(nn.Module):
 
 
 class LayerScale(nn.Module):
-    """A learned weight per channel; where it starts near zero, the block begins as the identity."""
+    """A learned weight per channel; near zero at first, it makes the block the identity."""
 
     def __init__(self, dim: int, start: float) -> None:
         super().__init__()

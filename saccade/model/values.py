@@ -50,5 +50,10 @@ def change(state: State, how: Callable[[Tensor], Tensor]) -> State:
 
 
 def join_states(states: Sequence[State]) -> State:
-    """States of several batches, of frames of one size, as the state of one batch: concatenated along the batch axis."""
+    """States of several batches, of frames of one size, as the state of one batch: concatenated along the batch axis.
+
+    A single state is returned as it is, not copied.
+    """
+    if len(states) == 1:
+        return states[0]
     return tuple(tuple(torch.cat(tensors) for tensors in zip(*layers, strict=True)) for layers in zip(*states, strict=True))

@@ -25,7 +25,7 @@ def check_band(bandlimit: float | int | None, rolloff: float | int) -> None:
 def band_weights(turns: Tensor, bandlimit: float | int | None, rolloff: float | int) -> Tensor | None:
     """What multiplies C for states that make `turns` per training step: 1 up to bandlimit / 2, 0 above; None = no limit.
 
-    At the training step the paper's dt / r cancels, so that no state that was silent in training wakes up at another rate. With
+    At the training step the paper's dt / r cancels: a state that was masked in training stays masked at every rate. With
     `rolloff` the last part of the band falls as a half cosine, through which frequencies learn where the limit is.
     """
     if not bandlimit:
@@ -89,17 +89,17 @@ def h2_quadrature(system: Transfer, omega_min: float, omega_max: float, points: 
 
 
 def h2_norm(system: Transfer, omega_min: float = math.pi, omega_max: float | None = None, points: int = 1024) -> Tensor:
-    """A loss term: how strongly the system answers above omega_min (pi = Nyquist of training); by quadrature if omega_max is given."""
+    """A loss term: the H2 norm above omega_min (pi = Nyquist frequency of training); by quadrature if omega_max is given."""
     if omega_min < 0 or (omega_max is not None and (omega_max <= omega_min or points < 2)):
         raise InputError(f"h2_norm: expected 0 <= omega_min < omega_max and points > 1, got {omega_min}, {omega_max}, {points}")
     squared = h2_closed(system, omega_min) if omega_max is None else h2_quadrature(system, omega_min, omega_max, points)
-    # A system that the mask has silenced has norm 0, where the root has no slope; float64 leaves room below any real norm.
+    # A fully masked system has norm 0, where the root has no gradient; in float64, 1e-24 is below any real norm.
     return squared.clamp(min=1e-24).sqrt().to(system.eigenvalues[0].dtype)
 
 
 @torch.no_grad()
 def plot_memory(layer: torch.nn.Module, points: int = 400) -> "Figure":
-    """Time constants against frequencies of all states, those behind the mask hollow, and the response of the whole layer.
+    """Time constants over frequencies of all states, masked ones hollow, and the frequency response of the whole layer.
 
     `layer` is an S5 or S4D, or the block around one. Units are training steps; 0.5 turns per step is Nyquist of the training rate.
     """

@@ -41,7 +41,7 @@ class _DiagonalSystem(torch.autograd.Function):
             y = _matmul(states, weight_out.T, ctx.lower, start.dtype).addcmul_(u, direct)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(u, weight_in, decay, gain, weight_out, direct, start, states)
-        # A copy, so that the state of a clip doesn't keep all its states alive. A stream without gradients needs none.
+        # A copy, so that the last state doesn't keep those of the whole clip in memory. A stream without gradients needs none.
         return y, states[-1].clone() if keep or len(states) > 1 else states[-1]
 
     @staticmethod
@@ -79,7 +79,7 @@ def _scale_in_place(values: Tensor, gain: Tensor, how) -> None:
 
 
 def _gain_gradient(u: Tensor, weight_in: Tensor, gain: Tensor, flow: Tensor, lower: torch.dtype) -> Tensor:
-    """Steps that differ are the rare case: B u is computed again instead of being kept."""
+    """Steps rarely differ: B u is computed again instead of being stored."""
     gradient = torch.zeros_like(gain)
     for t in range(len(u)):
         values = _matmul(u[t], weight_in.T, lower, flow.dtype)

@@ -31,7 +31,7 @@ def check_option(where: str, value: str, options: Iterable[str]) -> None:
 
 
 def check_features(name: str, x: Tensor, channels: int) -> None:
-    """The forwards take plain tensors, so that wrong shapes meet this message and not the tests' shape checker."""
+    """Forwards are annotated with plain tensors, so that wrong shapes raise this error and not that of the tests' shape checker."""
     if x.ndim != 5 or x.shape[-1] != channels or x.numel() == 0:
         raise InputError(f"{name}: features must be (T, B, H, W, {channels}) with no empty axis, got {tuple(x.shape)}")
     if not x.is_floating_point():
@@ -46,7 +46,7 @@ def check_state(name: str, state: LayerState, shapes: list[tuple[int, ...]], lik
 
 
 def check_steps(name: str, dt: Tensor, x: Tensor) -> bool:
-    """Whether all steps are equal: then one discretisation serves all. While tracing, values are unknown and count as different."""
+    """Whether all steps are equal: then one discretisation serves all. While tracing, values are unknown and taken to differ."""
     if tuple(dt.shape) != tuple(x.shape[:2]) or not dt.is_floating_point():
         raise InputError(f"{name}: dt must be float (T, B) = {tuple(x.shape[:2])}, got {dt.dtype} {tuple(dt.shape)}")
     if torch.compiler.is_compiling():
@@ -54,14 +54,14 @@ def check_steps(name: str, dt: Tensor, x: Tensor) -> bool:
     lowest, highest = (float(limit) for limit in torch.aminmax(dt.detach()))
     if not 0 < lowest <= highest < float("inf"):  # NaN fails every comparison
         raise InputError(f"{name}: dt must be positive and finite, (T, B) = {tuple(dt.shape)}, got values from {lowest} to {highest}")
-    return lowest == highest and not (dt.requires_grad and dt.numel() > 1)  # else the slope would reach only one of the steps
+    return lowest == highest and not (dt.requires_grad and dt.numel() > 1)  # else only one of the steps would get the gradient
 
 
 class Prepared(Generic[Value]):
-    """The newest MOST_PREPARED values, each with the versions of the parameters that it was made from.
+    """A cache of what a layer computes from its parameters and dt alone: at a constant rate it is the same at every step.
 
-    Found only without gradients, outside tracing, and while the parameters are those of then: an optimiser's step, `load_state_dict`,
-    `to` and `train` end it. What is written to `parameter.data` leaves no trace: don't, between `prepare` and a step.
+    It holds the newest MOST_PREPARED values, and is used only without gradients, outside tracing, and while the parameters are unchanged:
+    an optimiser's step, `load_state_dict`, `to` and `train` invalidate it. Writing to `parameter.data` can't be noticed: don't.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Prepared(Generic[Value]):
         self._made_from: tuple[tuple[int, int], ...] = ()
 
     def add(self, layer: nn.Module, dt: float, compute: Callable[[Tensor], Value]) -> None:
-        """Keep COMPUTE of dt (1, 1), unless it is kept already or the layer is in training."""
+        """Store COMPUTE(dt of shape (1, 1)), unless it is there already or the layer is in training."""
         versions = _versions(layer)
         if versions != self._made_from:
             self._values.clear()
@@ -85,14 +85,14 @@ class Prepared(Generic[Value]):
             self._values.popitem(last=False)
 
     def find(self, layer: nn.Module, dt: Tensor) -> Value | None:
-        """What is kept for steps that all are dt[0, 0]."""
+        """The stored value for steps that all equal dt[0, 0], or None."""
         if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.is_grad_enabled() or layer.training or not self._values:
             return None
         return self._values.get(dt[0, 0].item()) if _versions(layer) == self._made_from else None
 
 
 def _versions(layer: nn.Module) -> tuple[tuple[int, int], ...]:
-    """Where each parameter is and how often it was written to; nothing for parameters that don't count that."""
+    """Address and version counter of each parameter; empty for inference tensors, which have no version."""
     parameters = list(layer.parameters())
     if any(parameter.is_inference() for parameter in parameters):
         return ()

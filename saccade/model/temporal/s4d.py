@@ -116,7 +116,7 @@ class S4D(nn.Module):
 
 
 def _stream_step(decay: Tensor, control: Tensor, observe: Tensor, u: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-    """The recurrence of one step, compiled: a stream is bound by the memory traffic of its many small states."""
+    """The recurrence of one step, compiled: a stream is bound by memory bandwidth."""
     last, y = (
         torch.empty_like(start, memory_format=torch.contiguous_format),
         torch.empty_like(u[:, :, 0], memory_format=torch.contiguous_format),

@@ -98,7 +98,7 @@ class S5(nn.Module):
             return torch.cat(control), pack(decay), None if equal_steps else pack(gain), pack(self._observe_conjugate())
 
     def _both_directions(self, u, weight_in, decay, gain, weight_out, start) -> tuple[Tensor, Tensor]:
-        """As in the paper's listing: a second scan runs from the end of the clip, from rest, with its own half of C."""
+        """As in the paper's listing: a second scan runs from the end of the clip, from a zero state, with its own half of C."""
         values = F.linear(u, weight_in)
         if gain is not None:
             values = multiply(*reversed(grouped(gain, values))).reshape(values.shape)
@@ -139,7 +139,7 @@ class S5(nn.Module):
 
 
 def decay_parameters(published: Tensor) -> dict[str, Tensor]:
-    """`log_decay` and `frequency` from a published Lambda (P, 2). Real parts that nothing kept negative are clipped, with a warning."""
+    """`log_decay` and `frequency` from a published Lambda (P, 2). Real parts that aren't negative are clipped, with a warning."""
     real, frequency = published.unbind(-1)
     slowest = 1e-4
     if bool((real > -slowest).any()):

@@ -27,12 +27,12 @@ Decay = Float[Tensor, "#T groups twoP"]  # groups divide the rows: 1 = shared by
 Values = Float[Tensor, "T rows twoP"]
 Start = Float[Tensor, "rows twoP"]
 
-ELEMENTS_PER_THREAD = 1_000_000  # about a millisecond of work; a guess at what makes starting a thread worth it, not measured
+ELEMENTS_PER_THREAD = 1_000_000  # about a millisecond of work; when starting a thread pays is a guess, not measured
 BLOCK = 16  # rows of the compiled loop; 16 KB per step at 128 states
 
 
 def choose(values: Tensor) -> ScanMethod:
-    """On CPU nothing beats the compiled loop. Elsewhere a tree of log(T) levels pays when the pixels alone don't fill the device."""
+    """On CPU the compiled loop is the fastest. Elsewhere the parallel scan pays when the pixels alone don't fill the device."""
     if values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64):
         return "compiled"
     steps, rows, _ = values.shape
@@ -93,7 +93,7 @@ def _run_compiled(kernel: Callable[..., None], count: int, rows: int, *tensors: 
 
 
 def scan_in_place(decay: Decay, values: Values, start: Start, method: ScanMethod) -> None:
-    """`values` become the states. Only for buffers that the caller has made."""
+    """`values` become the states, in place: only for buffers that the caller owns."""
     if method == "compiled":
         kernel = scan_selective if decay.shape[:2] == values.shape[:2] else scan_shared
         _run_compiled(kernel, parts(values), len(start), decay, values, start)
