@@ -41,7 +41,7 @@ def from_xywh(boxes: BoxTensor) -> BoxTensor:
 
 
 def to_xywh(boxes: BoxTensor) -> BoxTensor:
-    """BoxTensor -> centre x, y, width, height."""
+    """Corners -> centre x, y, width, height."""
     low, high = boxes[..., :2], boxes[..., 2:]
     return torch.cat([(low + high) / 2, high - low], -1)
 

@@ -12,7 +12,7 @@ from saccade.detection.decode import decode, dense
 from saccade.detection.loss import loss
 from saccade.model.detector import Detector
 from saccade.model.temporal import TEMPORAL_LAYERS
-from saccade.model.values import Predictions, change, detach, pick, reset
+from saccade.model.values import Predictions, change, detach, join_states, pick, reset
 from saccade.types import InputError
 from saccade.weights.load import load_detector, save_detector
 
@@ -267,6 +267,17 @@ def test_reset_forgets_samples_and_detach_cuts_gradients() -> None:
             assert torch.equal(new[[0, 2]], old[[0, 2]])
             assert new.requires_grad
     assert not any(tensor.requires_grad for layer in detach(begun) for tensor in layer)
+
+
+@pytest.mark.parametrize("memory", TEMPORAL_LAYERS)
+@torch.no_grad()
+def test_joined_states_are_those_of_one_batch(memory: str) -> None:
+    torch.manual_seed(0)
+    detector, frames = Detector(small(memories=(memory, "none", memory, memory))).eval(), counts(2, 3, 20, 64, 64)
+    _, whole = detector(frames, detector.initial_state(frames))
+    parts = [detector(part, detector.initial_state(part))[1] for part in (frames[:, :1], frames[:, 1:])]
+    for found, expected in zip(join_states(parts), whole, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(
