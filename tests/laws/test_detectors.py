@@ -23,7 +23,7 @@ MILLIONS = {
     "s5-vit-nano": 1.24, "s4d-vit-nano": 1.15, "s4-vit-nano": 1.16, "gs5-vit-nano": 1.27, "rvt-nano": 1.26,
 }  # fmt: skip
 NANO = [name for name in presets if name.endswith("nano")]
-LARGE = [name for name in presets if name.endswith(("-b", "-s")) and name != "s5-vit-s"]  # take minutes to train, one at a time
+LARGE = [name for name in presets if not name.endswith("nano") and name != "s5-vit-t"]  # take up to minutes to train, one at a time
 
 
 def build(name: str) -> Detector:
