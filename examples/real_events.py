@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-import torch
 import tyro
 
 import saccade
 from saccade.datasets.labels import RawLabels, read_boxes
-from saccade.detection.boxes import iou
-from saccade.detection.matching import best_pairs
+from saccade.detection.matching import best_pairs, iou
 from saccade.events.reader import Reader
 from saccade.export.runtime import open_runtime
 from saccade.outputs.boxes import BoxedFrame, write_boxed_sheet
@@ -89,7 +87,7 @@ def boxes_at(truth: RawLabels, instant_us: int) -> np.ndarray:
 def matched(answer: Detections, boxes: np.ndarray, index: int) -> int:
     """How many of the boxes are found, each by another detection."""
     own = answer.boxes[answer.classes == index]
-    overlap = iou(torch.from_numpy(own).double(), torch.from_numpy(boxes)).numpy()
+    overlap = iou(own, boxes)
     return int((best_pairs(np.where(overlap > OVERLAP, overlap, 0.0)) >= 0).sum())
 
 

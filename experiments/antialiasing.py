@@ -8,15 +8,15 @@ from experiments.rates import TABLE_5
 from experiments.table import RATES_HZ, Cell, Experiment, Ours, Row, Sheet, in_hz, sampled, unique
 from experiments.variant import NAMES, Variant
 from experiments.world import World
-from saccade.config import Memory
+from saccade.config import MemoryName
 from saccade.evaluation.run.condition import EvaluationWindow
 
-MEMORIES: tuple[Memory, ...] = ("s5", "s4d")
+MEMORIES: tuple[MemoryName, ...] = ("s5", "s4d")
 WINDOWS: tuple[EvaluationWindow, ...] = ("sliding", "disjoint", "shrunk")
 H2_WEIGHTS = (0.01, 0.1)
 
 
-def strategies(memory: Memory) -> dict[str, Variant]:
+def strategies(memory: MemoryName) -> dict[str, Variant]:
     masked = Variant(memory=memory, timescales="published")
     free = Variant(memory=memory, timescales="published", alpha=0.0)
     norms = {f"H2 norm, {weight:g}": Variant(memory=memory, timescales="published", alpha=0.0, h2_weight=weight) for weight in H2_WEIGHTS}

@@ -7,7 +7,7 @@ frequencies below the band limit, where alpha would mask nothing at the start. O
 from experiments.table import Cell, Entry, Experiment, Ours, Row, Sheet
 from experiments.variant import Variant
 from experiments.world import World
-from saccade.config import Memory
+from saccade.config import MemoryName
 
 ALPHAS = (0.0, 0.5, 1.0)
 # Model -> mAP on Gen1's validation set for each alpha, and their average
@@ -20,7 +20,7 @@ TABLE_3: dict[str, tuple[float | None, ...]] = {
     "S5-inv": (47.26, 47.43, 46.98, 47.22),
     "S5-lin": (46.12, 46.40, 45.59, 46.04),
 }
-MEMORIES: dict[str, Memory] = {"S4": "s4", "S4D": "s4d", "S5": "s5"}
+MEMORIES: dict[str, MemoryName] = {"S4": "s4", "S4D": "s4d", "S5": "s5"}
 CLIP = Variant(timescales="clip")
 
 

@@ -9,7 +9,7 @@ has no choice of timescales or band limit: it starts as published.
 from experiments.table import AT_20_HZ, RATES_HZ, Cell, Experiment, Ours, Row, Sheet, in_hz, sampled, unique
 from experiments.variant import NAMES, Variant
 from experiments.world import World
-from saccade.config import Memory
+from saccade.config import MemoryName
 from saccade.evaluation.run.condition import Condition, EvaluationWindow, Stepping
 from saccade.types import Counts
 
@@ -41,7 +41,7 @@ TABLE_5 = {
     ("S5", "1 Mpx", "Base", "alpha"): (48.35, 47.60, 47.21, 46.50, 40.80, 2.82),
 }
 
-MEMORIES: tuple[Memory, ...] = ("s5", "lstm", "gs5", "s4d", "s4")
+MEMORIES: tuple[MemoryName, ...] = ("s5", "lstm", "gs5", "s4d", "s4")
 WAYS: tuple[tuple[EvaluationWindow, Stepping], ...] = (
     ("sliding", "direct"),
     ("sliding", "interleaved"),

@@ -7,9 +7,9 @@ recipe of the world, unchanged.
 from experiments.table import Cell, Entry, Experiment, Ours, Row, Sheet
 from experiments.variant import Variant
 from experiments.world import World
-from saccade.config import Memory
+from saccade.config import MemoryName
 
-MODELS: dict[str, Memory] = {"RVT": "lstm", "S4D": "s4d", "S5": "s5"}
+MODELS: dict[str, MemoryName] = {"RVT": "lstm", "S4D": "s4d", "S5": "s5"}
 # Stages 1 to 4 that remember -> mAP of RVT, S4D and S5, both with alpha = 0.5, on Gen1's validation set
 TABLE_4 = {
     (False, False, False, False): (33.90, 39.99, 43.67),

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from experiments.world import World
-from saccade.config import DetectorConfig, Memory, Mixing, with_memory
+from saccade.config import DetectorConfig, MemoryName, Mixing, with_memory
 from saccade.training.settings import TrainingSettings
 
 EVERY_STAGE = (True, True, True, True)
@@ -14,7 +14,7 @@ NAMES = {"s5": "S5", "s4d": "S4D", "s4": "S4", "gs5": "gated S5", "lstm": "RVT"}
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    memory: Memory = "s5"
+    memory: MemoryName = "s5"
     initialisation: str = "legs"
     timescales: Literal["published", "clip"] | None = None  # None = as the world's detectors have them
     alpha: float = 0.5  # band limit of the output, 0 = none

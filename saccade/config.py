@@ -8,8 +8,11 @@ from typing import Literal, cast, get_args
 from saccade.files import from_plain
 from saccade.types import InputError
 
-Memory = Literal["s5", "s4d", "s4", "gs5", "lstm", "none"]
+MemoryName = Literal["s5", "s4d", "s4", "gs5", "lstm", "none"]
 Mixing = Literal["attention", "convnext", "ssm2d"]
+
+GEN1_CLASSES = ("car", "pedestrian")
+ONE_MPX_CLASSES = ("pedestrian", "two-wheeler", "car")
 
 
 def round_up(side: int, multiple: int) -> int:
@@ -17,19 +20,15 @@ def round_up(side: int, multiple: int) -> int:
     return -(-side // multiple) * multiple
 
 
-GEN1_CLASSES = ("car", "pedestrian")
-ONE_MPX_CLASSES = ("pedestrian", "two-wheeler", "car")
-
-
 @dataclass(frozen=True, kw_only=True)
 class MemoryConfig:
     """Options of the memory; each layer takes those that it has (`saccade.model.temporal`)."""
 
-    spectrum: Literal["whole", "half"] = "whole"  # s5: whole as published; half stands for the same real system with P = dim / 2
-    discretisation: Literal["zoh", "bilinear", "euler"] = "zoh"  # published weights want bilinear
-    initialisation: str = "legs"  # spectrum at the start
-    timescales: Literal["published", "clip"] = "published"  # clip: time constants of 1 to 30 windows, so that a clip can teach them
-    bandlimit: float | None = 0.5  # fraction of Nyquist that passes at the training step, None = all (paper eq. 4)
+    spectrum: Literal["whole", "half"] = "whole"  # s5: whole as published; half: one of each conjugate pair, the same real system
+    discretisation: Literal["zoh", "bilinear", "euler"] = "zoh"  # published weights were trained with bilinear
+    initialisation: str = "legs"  # of the eigenvalues: legs, inv or lin
+    timescales: Literal["published", "clip"] = "published"  # clip: initial time constants of 1 to 30 windows, which short clips can train
+    bandlimit: float | None = 0.5  # fraction of the Nyquist frequency that passes at the training step, None = all (paper eq. 4)
     rolloff: float = 0.0  # width of the band limit's soft edge
     depthwise: bool = False  # lstm: 3x3 depthwise convolution of the hidden state, RVT's ablation
 
@@ -41,19 +40,19 @@ class BackboneConfig:
     head_dim: int = 32  # channels of one attention head
     split: int = 1  # attention windows per 32 x 32 pixels and axis: 1 for Gen1, 2 for 1 Mpx
     mixing: Mixing = "attention"
-    layer_scale: float = 1e-5  # weight that each block of the mixing starts with; as published so small that long trainings fade it in
-    noise_floor: float = 1e-5  # variance under which the first norm no longer amplifies; as published a stray event is as loud as an edge
-    memories: tuple[Memory, Memory, Memory, Memory] = ("s5", "s5", "s5", "s5")
-    reset: tuple[bool, bool, bool, bool] = (False, False, False, False)  # forget at every step (the paper's stage ablation)
+    layer_scale: float = 1e-5  # initial weight of each mixing block; the published 1e-5 takes long trainings to grow
+    noise_floor: float = 1e-5  # eps of the first LayerNorm; the published 1e-5 scales a single noise event up to edge strength
+    memories: tuple[MemoryName, MemoryName, MemoryName, MemoryName] = ("s5", "s5", "s5", "s5")
+    reset: tuple[bool, bool, bool, bool] = (False, False, False, False)  # stages that forget at every step (the paper's ablation)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
 
     def __post_init__(self) -> None:
         for name in ("dims", "memories", "reset"):
             if len(getattr(self, name)) != 4:
                 raise InputError(f"backbone.{name}={getattr(self, name)}: expected four entries, one for each stage")
-        unknown = [name for name in self.memories if name not in get_args(Memory)]
+        unknown = [name for name in self.memories if name not in get_args(MemoryName)]
         if unknown:
-            raise InputError(f"backbone.memories: unknown {unknown[0]!r}; expected {', '.join(get_args(Memory))}")
+            raise InputError(f"backbone.memories: unknown {unknown[0]!r}; expected {', '.join(get_args(MemoryName))}")
         if self.mixing not in get_args(Mixing):
             raise InputError(f"backbone.mixing={self.mixing!r}: expected {', '.join(get_args(Mixing))}")
         if self.mixing == "attention" and any(dim % self.head_dim for dim in self.dims):
@@ -76,7 +75,7 @@ class BackboneConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class DetectorConfig:
-    """All that is needed to build a detector and to feed it."""
+    """All that is needed to build a detector and to make its input frames."""
 
     name: str
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
@@ -85,10 +84,10 @@ class DetectorConfig:
     classes: tuple[str, ...] = GEN1_CLASSES
     window_us: int = 50_000  # length of a window, and the time that dt = 1 stands for
     bins: int = 10  # per window and polarity
-    clip: int = 10  # counts of a frame end here
-    histogram: Literal["exact", "published"] = "exact"  # published: bins from the first to the last event, counters that wrap
+    clip: int = 10  # largest count of a frame; higher ones are cut to it
+    histogram: Literal["exact", "published"] = "exact"  # published: bins span the first to the last event, uint8 counters wrap at 256
     halved: Literal["no", "events", "published"] = "no"  # the sensor at half resolution, as for 1 Mpx; published: odd pixels only
-    trained_size: tuple[int, int] | None = None  # width and height of the frames of the training; others work, objects should look as large
+    trained_size: tuple[int, int] | None = None  # width and height of the training frames; others work if objects are about as large
     notes: str = ""  # where the weights come from
 
     def __post_init__(self) -> None:
@@ -172,9 +171,9 @@ def s5_ssm2d_b() -> DetectorConfig:
 def s5_vit_nano() -> DetectorConfig:
     """For a CPU: a quarter of the base channels, about 1 M parameters.
 
-    Made for trainings of a thousand steps: time constants of 1 to 30 windows, which short clips can teach, and blocks that count from
-    the start (published layer scales take some hundred steps to grow to where they matter). Its noise floor is about the response of a
-    fresh convolution to thirty events: half of all silent places have one of noise in their 50 ms.
+    Made for trainings of a thousand steps: initial time constants of 1 to 30 windows, which short clips can train, and a layer scale of 1
+    (the published one takes some hundred steps to grow to where it matters). Its noise floor is about the response of an untrained
+    convolution to thirty events: half of all patches without motion have one noise event in their 50 ms.
     """
     config = _sized("s5-vit-nano", (16, 32, 64, 128), head_dim=16, head_width=48)
     return replace(config, backbone=replace(config.backbone, memory=MemoryConfig(timescales="clip"), layer_scale=1.0, noise_floor=1e-2))
@@ -204,8 +203,11 @@ def _sized(name: str, dims: tuple[int, int, int, int], head_dim: int, head_width
     return DetectorConfig(name=name, backbone=BackboneConfig(dims=dims, head_dim=head_dim), bottlenecks=1, head_width=head_width)
 
 
-def with_memory(config: DetectorConfig, name: str, memory: Memory) -> DetectorConfig:
-    """Each memory with what serves it: an LSTM's gates see what it remembers, so it needs no noise floor, and learns less with one."""
+def with_memory(config: DetectorConfig, name: str, memory: MemoryName) -> DetectorConfig:
+    """CONFIG with this memory in every stage.
+
+    An LSTM gets the published noise floor: its gates see what it remembers, so it needs none, and learns less with a higher one.
+    """
     floor = config.backbone.noise_floor if memory != "lstm" else BackboneConfig.noise_floor
     return replace(config, name=name, backbone=replace(config.backbone, memories=(memory,) * 4, noise_floor=floor))
 

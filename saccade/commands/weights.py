@@ -1,4 +1,4 @@
-"""`saccade weights`: what a weights file holds, and published checkpoints as files of our own."""
+"""`saccade weights`: print what a weights file holds, and convert published checkpoints to files of our own."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +20,7 @@ WeightsFile = Annotated[
 
 
 def weights(file: WeightsFile, *, save: Path | None = None, half: bool = False, overwrite: bool = False) -> None:
-    """Print which detector WEIGHTS are of; with --save, write it as a file of saccade, without the optimiser that checkpoints carry.
+    """Print the detector that WEIGHTS belong to; with --save, write them as a file of saccade, without the optimiser state of checkpoints.
 
     Args:
         save: Write the weights to this .safetensors file.
@@ -30,7 +30,7 @@ def weights(file: WeightsFile, *, save: Path | None = None, half: bool = False, 
     from saccade.weights.load import find_weights, load_detector, read_weights, save_detector
 
     if half and save is None:
-        raise InputError("--half: says how to write weights; give --save OUT.safetensors as well")
+        raise InputError("--half: changes only the file that --save writes; give --save OUT.safetensors as well")
     if save is not None:
         if save.suffix != ".safetensors":
             raise InputError(f"{save}: expected a name that ends in .safetensors")

@@ -7,21 +7,21 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from saccade.detection.boxes import Cells, Target, cells_of, check_target, from_raw, from_xywh, overlap, precise, to_xywh
-from saccade.model.predictions import STRIDES, Predictions
+from saccade.model.values import STRIDES, Predictions
 from saccade.types import InputError
 
 REACH = 1.5  # strides from a label's centre to the centre of a cell that may learn it
 OVERLAP_WEIGHT = 3.0
-OUTSIDE = 1e6  # cost of a cell that only another label has in reach
-LARGEST = 10  # so many overlaps, added up, say how many cells a label gets
-LARGEST_SURPRISE = 100.0  # -log 0, as torch's cross entropy has it
-WORST = 1e9  # cost where the predictions are NaN: the loss shall say so, not the matching
+OUTSIDE = 1e6  # cost added to a cell that is in reach of other labels only
+LARGEST = 10  # a label gets as many cells as its LARGEST overlaps add up to (SimOTA's dynamic k)
+LARGEST_CROSS_ENTROPY = 100.0  # -log 0, as torch's cross entropy clamps it
+WORST = 1e9  # cost where the predictions are NaN: matching goes on, and the loss becomes NaN
 
-Table = Float[Tensor, "labels candidates"]
+CostTable = Float[Tensor, "labels candidates"]
 
 
 class Matches(NamedTuple):
-    """Cells that learn a label; every other cell learns that nothing is there."""
+    """Cells with a label to learn; the target of every other cell is "no object"."""
 
     frames: Int64[Tensor, "positives"]
     cells: Int64[Tensor, "positives"]
@@ -29,12 +29,12 @@ class Matches(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """The cells that any label has in reach, and a table of them with a row per label: those of its frame."""
+    """The cells in reach of any label (the union), and a table of them with a row per label: all that are in its frame."""
 
     frames: Int64[Tensor, "union"]
     cells: Int64[Tensor, "union"]  # frame by frame, ascending
-    rows: Int64[Tensor, "labels candidates"]  # into the union; rows of frames with fewer are filled up with their first
-    exists: Bool[Tensor, "labels candidates"]  # false where filled up
+    rows: Int64[Tensor, "labels candidates"]  # index into the union; rows of frames with fewer are padded with their first
+    exists: Bool[Tensor, "labels candidates"]  # false where padded
     inside: Bool[Tensor, "labels candidates"]  # in reach of this very label
 
 
@@ -42,7 +42,7 @@ def join(targets: list[Target], predictions: Predictions) -> tuple[Target, Int64
     """All labels one after the other, checked, and the frame of each."""
     frames, _, classes = predictions.classes.shape
     if len(targets) != frames:
-        raise InputError(f"loss: {len(targets)} targets for {frames} frames; give every frame one, if need be without boxes")
+        raise InputError(f"loss: {len(targets)} targets for {frames} frames; give every frame one, without boxes if it has none")
     device, dtype = predictions.boxes.device, precise(predictions.boxes[:0]).dtype
     boxes = torch.cat([target.boxes for target in targets] or [torch.zeros(0, 4)]).to(device, dtype)
     ids = torch.cat([target.classes for target in targets] or [torch.zeros(0, dtype=torch.int64)]).to(device)
@@ -71,7 +71,7 @@ def match(predictions: Predictions, labels: Target, frame_of: Int64[Tensor, "lab
 
 
 def candidates(predictions: Predictions, labels: Target, frame_of: Tensor) -> Candidates:
-    """Cell centres less than 1.5 strides from a label's centre on both axes are the 3 x 3 around it: no need to look at the others."""
+    """Cell centres less than 1.5 strides from a label's centre on both axes are the 3 x 3 around it: only those are looked at."""
     device, frames, count = labels.boxes.device, predictions.boxes.shape[0], predictions.boxes.shape[1]
     centre = to_xywh(labels.boxes)[:, :2]
     steps = torch.arange(-1, 2, device=device)
@@ -99,21 +99,21 @@ def candidates(predictions: Predictions, labels: Target, frame_of: Tensor) -> Ca
     return Candidates(union // count, union % count, table, exists, inside)
 
 
-def costs(predictions: Predictions, labels: Target, found: Candidates, cells: Cells) -> tuple[Table, Table]:
-    """What it would cost each label to take each candidate of its frame, and how much their boxes overlap."""
+def costs(predictions: Predictions, labels: Target, found: Candidates, cells: Cells) -> tuple[CostTable, CostTable]:
+    """The cost of each label taking each candidate of its frame, and the IoU of their boxes."""
     at = (found.frames, found.cells)
     near = Cells(cells.x[found.cells], cells.y[found.cells], cells.stride[found.cells])
     boxes = from_xywh(from_raw(predictions.boxes[at], near))
     overlaps = overlap(labels.boxes[:, None], boxes[found.rows]).nan_to_num(0.0) * found.exists
     objectness, classes = precise(predictions.objectness[at]).sigmoid(), precise(predictions.classes[at]).sigmoid()
     likelihood = (objectness[:, None] * classes).sqrt()
-    yes, no = (-part.log().clamp_min(-LARGEST_SURPRISE) for part in (likelihood, 1 - likelihood))
-    surprise = no.sum(1, keepdim=True) - no + yes  # cross entropy with each class as the true one
-    cost = surprise[found.rows, labels.classes[:, None]] - OVERLAP_WEIGHT * (overlaps + 1e-8).log() + OUTSIDE * ~found.inside
+    yes, no = (-part.log().clamp_min(-LARGEST_CROSS_ENTROPY) for part in (likelihood, 1 - likelihood))
+    cross_entropy = no.sum(1, keepdim=True) - no + yes  # with each class as the true one
+    cost = cross_entropy[found.rows, labels.classes[:, None]] - OVERLAP_WEIGHT * (overlaps + 1e-8).log() + OUTSIDE * ~found.inside
     return cost.nan_to_num(WORST).masked_fill(~found.exists, torch.inf), overlaps
 
 
-def claim(cost: Table, overlaps: Table) -> Bool[Tensor, "labels candidates"]:
+def claim(cost: CostTable, overlaps: CostTable) -> Bool[Tensor, "labels candidates"]:
     """Each label's k cheapest candidates, the earlier cell if equal; k = what its ten largest overlaps add up to, at least one."""
     largest = overlaps.topk(min(LARGEST, overlaps.shape[1]), 1).values
     wanted = largest.sum(1).long().clamp_min(1)
@@ -122,7 +122,7 @@ def claim(cost: Table, overlaps: Table) -> Bool[Tensor, "labels candidates"]:
     return (rank < wanted[:, None]) & cost.isfinite()
 
 
-def resolve(cost: Table, claims: Tensor, found: Candidates) -> Int64[Tensor, "union"]:
+def resolve(cost: CostTable, claims: Tensor, found: Candidates) -> Int64[Tensor, "union"]:
     """The label of every candidate: its only claimant, or, of several, the cheapest of all labels, claimant or not, as published."""
     count, rows = len(found.cells), len(cost)
     index = found.rows.flatten()

@@ -1,4 +1,4 @@
-"""RAW OUTPUTS, LABELS -> BOXES: corners (left, top, right, bottom) as tensors, how much they overlap, and where the cells are."""
+"""RAW OUTPUTS, LABELS -> BOXES as tensors, for loss and decoding: corners, overlaps, and the grid of cells. In numpy: `matching`."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -8,15 +8,15 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from saccade.model.predictions import STRIDES, Predictions
+from saccade.detection.matching import SMALLEST_AREA
+from saccade.model.values import STRIDES, Predictions
 from saccade.representation.canvas import Canvas
 from saccade.types import InputError, Labels
 
-Corners = Float[Tensor, "*rows 4"]  # left, top, right, bottom in pixels
+BoxTensor = Float[Tensor, "*rows 4"]  # left, top, right, bottom in pixels
 Grids = tuple[tuple[int, int], ...]
 
-LARGEST_LOG = 14.0  # e^14 strides are wider than any canvas, and their area is still far from float32's end
-SMALLEST_AREA = 1e-12  # two boxes without area overlap by 0, not by 0 / 0
+LARGEST_LOG = 14.0  # e^14 strides are wider than any canvas, and their area is still far below float32's maximum
 
 
 class Target(NamedTuple):
@@ -34,41 +34,36 @@ class Cells(NamedTuple):
     stride: Float[Tensor, "cells"]  # pixels
 
 
-def from_xywh(boxes: Corners) -> Corners:
+def from_xywh(boxes: BoxTensor) -> BoxTensor:
     """Centre x, y, width, height -> corners."""
     centre, half = boxes[..., :2], boxes[..., 2:] / 2
     return torch.cat([centre - half, centre + half], -1)
 
 
-def to_xywh(boxes: Corners) -> Corners:
+def to_xywh(boxes: BoxTensor) -> BoxTensor:
     """Corners -> centre x, y, width, height."""
     low, high = boxes[..., :2], boxes[..., 2:]
     return torch.cat([(low + high) / 2, high - low], -1)
 
 
 def overlap(a: Float[Tensor, "*#rows 4"], b: Float[Tensor, "*#rows 4"]) -> Float[Tensor, "..."]:
-    """Intersection over union of boxes side by side (axes broadcast)."""
+    """Intersection over union of boxes, element by element (axes broadcast)."""
     sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp_min(0)
     common = sides[..., 0] * sides[..., 1]
     return common / (area(a) + area(b) - common).clamp_min(SMALLEST_AREA)
 
 
-def area(boxes: Corners) -> Float[Tensor, "*rows"]:
+def area(boxes: BoxTensor) -> Float[Tensor, "*rows"]:
     sides = (boxes[..., 2:] - boxes[..., :2]).clamp_min(0)
     return sides[..., 0] * sides[..., 1]
 
 
-def iou(a: Float[Tensor, "n 4"], b: Float[Tensor, "m 4"]) -> Float[Tensor, "n m"]:
-    """Intersection over union of every box of A with every box of B."""
-    return overlap(a[:, None], b[None])
-
-
 def precise(values: Tensor) -> Tensor:
-    """Half precision can't tell neighbouring pixels apart above 256: boxes and scores are worked out in float32."""
+    """At least float32: half precision can't tell neighbouring pixels apart above 256."""
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 
-def from_raw(boxes: Corners, cells: Cells) -> Corners:
+def from_raw(boxes: BoxTensor, cells: Cells) -> BoxTensor:
     """Raw outputs of the head -> centre x, y, width, height in pixels, as published: (xy + corner) stride, e^wh stride."""
     boxes, stride = precise(boxes), cells.stride[:, None]
     corner = torch.stack([cells.x, cells.y], -1)
@@ -76,15 +71,15 @@ def from_raw(boxes: Corners, cells: Cells) -> Corners:
 
 
 def cell_grid(grids: Grids, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Cells:
-    """The cells of grids of (rows, columns), one per stride; kept, so that a stream doesn't build them again for every frame."""
+    """The cells of grids of (rows, columns), one per stride; cached, so that a stream doesn't build them for every frame."""
     if torch.compiler.is_compiling():
-        return _build_grid(grids, torch.device(device), dtype)  # what is built while tracing belongs to the graph
+        return _build_grid(grids, torch.device(device), dtype)  # tensors built while tracing belong to the graph and must not be cached
     return _kept_grid(tuple((int(rows), int(columns)) for rows, columns in grids), torch.device(device), dtype)
 
 
 @lru_cache(maxsize=32)
 def _kept_grid(grids: Grids, device: torch.device, dtype: torch.dtype) -> Cells:
-    with torch.inference_mode(False):  # a grid first built in inference mode couldn't be used in training afterwards
+    with torch.inference_mode(False):  # tensors made in inference mode can't be used in training afterwards
         return _build_grid(grids, device, dtype)
 
 
@@ -100,7 +95,7 @@ def _build_grid(grids: Grids, device: torch.device, dtype: torch.dtype) -> Cells
 
 
 def cells_of(predictions: Predictions) -> Cells:
-    """The cells of these predictions, in the precision in which boxes are worked out."""
+    """The cells of these predictions, in the precision of their decoded boxes."""
     count = sum(rows * columns for rows, columns in predictions.grids)
     if predictions.boxes.shape[1] != count:
         raise InputError(f"predictions: {predictions.boxes.shape[1]} cells, but grids {predictions.grids} have {count}")
@@ -118,7 +113,7 @@ def from_labels(labels: Labels, canvas: Canvas | None = None) -> Target:
 
 
 def check_target(target: Target, classes: int | None = None) -> None:
-    """A box without area overlaps nothing, and a class that the head doesn't have can't be learnt: both are refused."""
+    """Refuse boxes without area, which overlap nothing, and classes that the head doesn't have."""
     boxes, ids = target
     wrong = ~((boxes[:, 2:] > boxes[:, :2]).all(-1) & boxes.isfinite().all(-1))
     if wrong.any():

@@ -1,4 +1,4 @@
-"""PREDICTIONS -> DETECTIONS: what the head says of every cell, as boxes of the sensor."""
+"""PREDICTIONS -> DETECTIONS: boxes of all cells, threshold, NMS, pixels of the sensor. Torch up to `dense`, then numpy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +9,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.detection.boxes import cells_of, from_raw, from_xywh, precise
-from saccade.detection.nms import nms
-from saccade.model.predictions import STRIDES, Predictions
+from saccade.detection.boxes import cells_of, from_raw, precise
+from saccade.detection.matching import nms
+from saccade.machine import compiled
+from saccade.model.values import STRIDES, Predictions
 from saccade.representation.canvas import Canvas, whole_sensor
 from saccade.types import Detections, InputError
 
 Ranking = Literal["product", "class"]
-Rows = Float[np.ndarray, "frames cells columns"]  # of `dense`
+DenseBatch = Float[np.ndarray, "frames cells columns"]  # of `dense`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,7 @@ def decode(
 
 
 def decode_rows(
-    rows: Rows,
+    rows: DenseBatch,
     times_us: Sequence[int] | np.ndarray,
     canvas: Canvas,
     *,
@@ -68,29 +69,49 @@ def decode_rows(
     maximum: int = 300,
     ranking: Ranking = "product",
 ) -> list[Detections]:
-    """`decode` of what `dense` gives, whichever runtime computed it."""
+    """`decode` of what `dense` gives, whichever runtime computed it; numpy only."""
     _check(rows, times_us, threshold, nms_iou, maximum, ranking)
     if np.isnan(rows).any():
         raise InputError("decode: the predictions contain NaN; look for NaN in the weights or in the memory's state, and reset it")
-    sides = [canvas.sensor_width, canvas.sensor_height] * 2
+    rows = rows.astype(np.promote_types(rows.dtype, np.float32), copy=False)
+    sides = np.array([canvas.sensor_width, canvas.sensor_height] * 2, np.float64)
     result = []
-    for frame, time_us in zip(rows, times_us, strict=True):
-        possible = frame[frame[:, 4] >= threshold]  # a product is at most its objectness: most cells, and most silent frames, end here
-        if not len(possible):
-            result.append(Detections(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64), int(time_us)))
-            continue
-        cells = torch.from_numpy(possible)
-        likelihood, classes = cells[:, 5:].max(-1)
-        product, boxes = cells[:, 4] * likelihood, from_xywh(cells[:, :4])
-        chosen = (product >= threshold).nonzero()[:, 0]
-        kept = chosen[nms(boxes[chosen], product[chosen], classes[chosen], nms_iou, maximum)]
-        scores = (product if ranking == "product" else likelihood)[kept]
-        order = scores.sort(descending=True, stable=True).indices
-        kept, scores = kept[order], scores[order]
-        corners = np.clip(canvas.to_sensor(boxes[kept].double().numpy()), 0, sides).astype(np.float32)
-        found = Detections(corners, scores.float().numpy(), classes[kept].numpy(), int(time_us))
-        result.append(found[np.all(corners[:, 2:] > corners[:, :2], axis=1)])
+    for cells, time_us in zip(rows, times_us, strict=True):
+        corners, products, likelihoods, classes = _likely_cells(cells, rows.dtype.type(threshold))
+        kept = nms(corners, products, classes, nms_iou, maximum)
+        scores = products[kept] if ranking == "product" else likelihoods[kept]
+        if ranking == "class":
+            order = np.argsort(-scores, kind="stable")
+            kept, scores = kept[order], scores[order]
+        boxes = np.clip(canvas.to_sensor(corners[kept].astype(np.float64)), 0, sides).astype(np.float32)
+        on_sensor = (boxes[:, 2:] > boxes[:, :2]).all(1)
+        result.append(Detections(boxes[on_sensor], scores[on_sensor].astype(np.float32), classes[kept[on_sensor]], int(time_us)))
     return result
+
+
+@compiled
+def _likely_cells(cells: np.ndarray, threshold: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of the cells whose objectness x probability of the best class reaches THRESHOLD: corners, that product, probability and class."""
+    count, columns = cells.shape
+    corners, classes = np.empty((count, 4), cells.dtype), np.empty(count, np.int64)
+    products, likelihoods = np.empty(count, cells.dtype), np.empty(count, cells.dtype)
+    half, found = np.float32(0.5), 0  # a Python number would turn float32 boxes into float64
+    for i in range(count):
+        if not cells[i, 4] >= threshold:  # a product is at most its objectness: most cells end here
+            continue
+        best = 5
+        for column in range(6, columns):
+            if cells[i, column] > cells[i, best]:
+                best = column
+        product = cells[i, 4] * cells[i, best]
+        if not product >= threshold:
+            continue
+        half_width, half_height = cells[i, 2] * half, cells[i, 3] * half
+        corners[found, 0], corners[found, 1] = cells[i, 0] - half_width, cells[i, 1] - half_height
+        corners[found, 2], corners[found, 3] = cells[i, 0] + half_width, cells[i, 1] + half_height
+        products[found], likelihoods[found], classes[found] = product, cells[i, best], best - 5
+        found += 1
+    return corners[:found], products[:found], likelihoods[:found], classes[:found]
 
 
 def _check(rows: np.ndarray, times_us: Sequence[int] | np.ndarray, threshold: float, nms_iou: float, maximum: int, ranking: str) -> None:

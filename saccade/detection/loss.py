@@ -1,4 +1,4 @@
-"""PREDICTIONS + TARGETS -> NAMED TERMS: what the head should have said, as published."""
+"""PREDICTIONS + TARGETS -> NAMED LOSS TERMS: IoU, objectness, class and L1, as published."""
 
 import torch
 from torch import Tensor
@@ -6,7 +6,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
 from saccade.detection.assign import join, match
 from saccade.detection.boxes import Cells, Target, cells_of, from_raw, from_xywh, overlap, precise, to_xywh
-from saccade.model.predictions import Predictions
+from saccade.model.values import Predictions
 
 OVERLAP_WEIGHT = 5.0
 
@@ -39,7 +39,7 @@ def loss(predictions: Predictions, targets: list[Target], *, l1: bool = False) -
 
 
 def to_raw(boxes: Tensor, cells: Cells) -> Tensor:
-    """Corners in pixels -> what the head should say in these cells; inverse of `from_raw`."""
+    """Corners in pixels -> the raw outputs of these cells that decode to them; inverse of `from_raw`."""
     scaled = to_xywh(boxes) / cells.stride[:, None]
     corner = torch.stack([cells.x, cells.y], -1)
     return torch.cat([scaled[:, :2] - corner, scaled[:, 2:].log()], -1)

@@ -1,65 +1,96 @@
-"""VALUES OF PAIRS -> PAIRS: the one-to-one choice with the largest sum (Hungarian method)."""
+"""BOXES AND BOXES, in numpy: how much they overlap (IoU), which of them stay (NMS), which belong together (one-to-one matching)."""
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float, Float64, Int64
 
 from saccade.machine import compiled
 from saccade.types import InputError
 
+SMALLEST_AREA = 1e-12  # two boxes without area overlap by 0, not by 0 / 0
+
+
+def iou(a: Float[np.ndarray, "n 4"], b: Float[np.ndarray, "m 4"]) -> Float64[np.ndarray, "n m"]:
+    """Intersection over union of every box of A with every box of B, all as left, top, right, bottom."""
+    return _iou(np.ascontiguousarray(a, np.float64), np.ascontiguousarray(b, np.float64))
+
+
+def nms(
+    boxes: Float[np.ndarray, "n 4"],
+    scores: Float[np.ndarray, "n"],
+    classes: Int64[np.ndarray, "n"],
+    nms_iou: float = 0.45,
+    maximum: int | None = None,
+) -> Int64[np.ndarray, "kept"]:
+    """Rows that stay, best first; a box goes if one of its class with a better score overlaps it by more than NMS_IOU.
+
+    Equal scores rank by row, so that the same boxes always give the same answer. Written by hand: torchvision's is a large dependency for
+    one loop, takes no classes, and leaves the order of equal scores open.
+    """
+    order = np.argsort(-scores, kind="stable")
+    limit = len(order) if maximum is None else maximum
+    return order[_keep(boxes[order].astype(np.float64), classes[order], nms_iou, limit)]
+
 
 def best_pairs(values: Float64[np.ndarray, "rows columns"]) -> Int64[np.ndarray, "rows"]:
-    """The column of each row, -1 for none; pairs of value 0 or less are never made.
+    """The one-to-one choice with the largest sum: the column of each row, -1 for none. Pairs of value 0 or less are never made.
 
-    Optimal, not greedy: where two objects pass each other, the best single pair may leave the other two with nothing.
+    Optimal, not greedy: where two objects pass each other, the best single pair may leave the other two with nothing. Which of several
+    equal choices is made is open, except that one row or column alone takes the first of its equals.
     """
     if not np.isfinite(values).all():
         raise InputError("best_pairs: values must be finite")
     gains = np.maximum(values, 0)
-    if gains.shape[0] <= gains.shape[1]:
-        chosen = _assign(np.ascontiguousarray(-gains))
-    else:
-        rows = _assign(np.ascontiguousarray(-gains.T))
-        chosen = np.full(len(gains), -1, np.int64)
-        chosen[rows] = np.arange(len(rows))
-    worthless = chosen < 0
-    worthless[~worthless] = gains[~worthless, chosen[~worthless]] <= 0
-    return np.where(worthless, -1, chosen)
+    if not gains.any():
+        return np.full(len(gains), -1, np.int64)
+    possible = gains > 0
+    if not (possible & (possible.sum(1)[:, None] > 1) & (possible.sum(0) > 1)).any():
+        # No pair has alternatives on both sides, as in most frames: then pairs that are each other's best are the optimum.
+        columns = gains.argmax(1)
+        made = possible.any(1) & (gains.argmax(0)[columns] == np.arange(len(gains)))
+        return np.where(made, columns, -1)
+    from scipy.optimize import linear_sum_assignment  # takes 0.4 s to import, and only trackers need it
+
+    chosen = np.full(len(gains), -1, np.int64)
+    rows, columns = linear_sum_assignment(gains, maximize=True)
+    chosen[rows] = np.where(possible[rows, columns], columns, -1)
+    return chosen
 
 
 @compiled
-def _assign(cost: np.ndarray) -> np.ndarray:
-    """Column of each row at the least sum, for no more rows than columns: shortest augmenting paths, with prices that keep slack >= 0."""
-    rows, columns = cost.shape
-    row_price, column_price = np.zeros(rows + 1), np.zeros(columns + 1)
-    row_of = np.zeros(columns + 1, np.int64)  # counted from 1; 0 = free. Column 0 holds the row that looks for a place
-    came_from = np.zeros(columns + 1, np.int64)
-    for row in range(1, rows + 1):
-        row_of[0], column = row, 0
-        slack, done = np.full(columns + 1, np.inf), np.zeros(columns + 1, np.bool_)
-        while row_of[column] != 0:
-            done[column] = True
-            here, step, following = row_of[column], np.inf, 0
-            for j in range(1, columns + 1):
-                if done[j]:
-                    continue
-                reduced = cost[here - 1, j - 1] - row_price[here] - column_price[j]
-                if reduced < slack[j]:
-                    slack[j], came_from[j] = reduced, column
-                if slack[j] < step:
-                    step, following = slack[j], j
-            for j in range(columns + 1):
-                if done[j]:
-                    row_price[row_of[j]] += step
-                    column_price[j] -= step
-                else:
-                    slack[j] -= step
-            column = following
-        while column != 0:
-            before = came_from[column]
-            row_of[column] = row_of[before]
-            column = before
-    chosen = np.zeros(rows, np.int64)
-    for j in range(1, columns + 1):
-        if row_of[j] > 0:
-            chosen[row_of[j] - 1] = j - 1
-    return chosen
+def _iou(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    result = np.empty((len(a), len(b)))
+    areas = np.maximum(b[:, 2] - b[:, 0], 0) * np.maximum(b[:, 3] - b[:, 1], 0)
+    for i in range(len(a)):
+        left, top, right, bottom = a[i]
+        own = max(right - left, 0.0) * max(bottom - top, 0.0)
+        for j in range(len(b)):
+            width = max(min(right, b[j, 2]) - max(left, b[j, 0]), 0.0)
+            height = max(min(bottom, b[j, 3]) - max(top, b[j, 1]), 0.0)
+            common = width * height
+            result[i, j] = common / max(own + areas[j] - common, SMALLEST_AREA)
+    return result
+
+
+@compiled
+def _keep(boxes: np.ndarray, classes: np.ndarray, threshold: float, maximum: int) -> np.ndarray:
+    count = len(boxes)
+    gone = np.zeros(count, np.bool_)
+    areas = np.maximum(boxes[:, 2] - boxes[:, 0], 0) * np.maximum(boxes[:, 3] - boxes[:, 1], 0)
+    kept = np.empty(min(count, maximum), np.int64)
+    found = 0
+    for i in range(count):
+        if found == maximum:
+            break
+        if gone[i]:
+            continue
+        kept[found] = i
+        found += 1
+        left, top, right, bottom = boxes[i]
+        for j in range(i + 1, count):
+            width = min(right, boxes[j, 2]) - max(left, boxes[j, 0])
+            height = min(bottom, boxes[j, 3]) - max(top, boxes[j, 1])
+            if width > 0 and height > 0 and classes[i] == classes[j]:
+                common = width * height
+                if common / (areas[i] + areas[j] - common) > threshold:
+                    gone[j] = True
+    return kept[:found]

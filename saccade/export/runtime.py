@@ -13,8 +13,8 @@ from saccade.detection.decode import dense
 from saccade.export.onnx_runtime import open_onnx
 from saccade.export.openvino_runtime import open_openvino
 from saccade.export.package import open_package
-from saccade.model.backbone import State
 from saccade.model.detector import Detector
+from saccade.model.values import State
 from saccade.types import InputError
 from saccade.weights.load import load_detector
 

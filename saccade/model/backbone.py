@@ -1,31 +1,24 @@
 """Frames + state + dt -> features of four strides: downsampling, spatial mixing, memory, four times over (paper figure 2)."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from saccade.config import BackboneConfig, MemoryConfig, Mixing
-from saccade.model.attention import Partition, WindowAndGrid
-from saccade.model.convnext import ConvNeXt
-from saccade.model.ssm2d import RowsAndColumns
+from saccade.config import BackboneConfig, MemoryConfig
+from saccade.model.mixing import MIXINGS, Partition
 from saccade.model.temporal import TEMPORAL_LAYERS, LayerState, TemporalLayer, build_temporal
+from saccade.model.values import State
 from saccade.types import InputError
 
-State = tuple[LayerState, ...]  # of every stage; a stage without memory has ()
 Maps = Float[Tensor, "T B _channels _height _width"]
-Frames = Maps | UInt8[Tensor, "T B _channels _height _width"]
+InputFrames = Maps | UInt8[Tensor, "T B _channels _height _width"]
 
 STRIDES = (4, 8, 16, 32)
 PUBLISHED_EPS = 1e-5
-_MIXINGS: dict[Mixing, Callable[[int, int, float], nn.Module]] = {
-    "attention": WindowAndGrid,
-    "convnext": lambda dim, head_dim, layer_scale: ConvNeXt(dim, layer_scale),
-    "ssm2d": lambda dim, head_dim, layer_scale: RowsAndColumns(dim, layer_scale),
-}
 
 
 class Backbone(nn.Module):
@@ -41,7 +34,7 @@ class Backbone(nn.Module):
             for stage, stride in zip(self.stages, STRIDES, strict=True)
         )
 
-    def forward(self, frames: Frames, state: State, dt: Tensor) -> tuple[tuple[Maps, ...], State]:
+    def forward(self, frames: InputFrames, state: State, dt: Tensor) -> tuple[tuple[Maps, ...], State]:
         """All four stages; sides of the frames are multiples of `config.multiple`."""
         if len(state) != len(self.stages):
             raise InputError(f"the state must be that of {len(self.stages)} stages, got {len(state)}; start from initial_state(frames)")
@@ -61,20 +54,20 @@ class Stage(nn.Module):
         size, stride = (7, 4) if index == 0 else (3, 2)
         self.downsample = nn.Conv2d(dim_in, self.dim, size, stride, padding=size // 2, bias=False)
         self.norm = nn.LayerNorm(self.dim, eps=config.noise_floor if index == 0 else PUBLISHED_EPS)
-        self.mixing = _MIXINGS[config.mixing](self.dim, config.head_dim, config.layer_scale)
+        self.mixing = MIXINGS[config.mixing](self.dim, config.head_dim, config.layer_scale)
         self.memory = _memory(config.memories[index], self.dim, config.memory)
-        if self.norm.eps > PUBLISHED_EPS:  # what silence looks like: without it the next norm would amplify the quiet after all
+        if self.norm.eps > PUBLISHED_EPS:  # pixels without events become this bias; at zero, the next norm would amplify their noise
             nn.init.normal_(self.norm.bias, std=0.5)
 
     def initial_state(self, batch: int, height: int, width: int, device: torch.device) -> LayerState:
         if self.memory is None:
             return ()
-        shape = torch.zeros((), device=device).expand(1, batch, height, width, self.dim)  # takes no memory: only its shape is read
+        shape = torch.zeros((), device=device).expand(1, batch, height, width, self.dim)  # allocates one element: only the shape is read
         return self.memory.initial_state(shape)
 
     def forward(self, x: Tensor, state: LayerState, dt: Tensor, partition: Partition) -> tuple[Tensor, LayerState]:
         steps, batch = x.shape[:2]
-        # channels last: every later step wants a pixel's together; counts are moved as bytes, then made numbers
+        # channels last, as every later step reads them; counts are moved as bytes and converted to float afterwards
         pixels = x.flatten(0, 1).contiguous(memory_format=torch.channels_last).to(self.downsample.weight.dtype)
         mixed = self.mixing(self.norm(self.downsample(pixels).permute(0, 2, 3, 1)), partition).unflatten(0, (steps, batch))
         if self.memory is None:

@@ -5,10 +5,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saccade.config import DetectorConfig
-from saccade.model.backbone import Backbone, State
-from saccade.model.head import Head
-from saccade.model.neck import Neck
-from saccade.model.predictions import Predictions, Pyramid, pick
+from saccade.model.backbone import Backbone
+from saccade.model.values import Predictions, Pyramid, State, pick
+from saccade.model.yolox import Head, Neck
 from saccade.types import InputError
 
 
@@ -22,7 +21,7 @@ class Detector(nn.Module):
         self.head = Head(dims, config.head_width, len(config.classes))
 
     def initial_state(self, frames: Tensor) -> State:
-        """Memory that has seen nothing, for frames (T, B, channels, H, W) of this size, batch and device."""
+        """Zero memory for frames (T, B, channels, H, W) of this size, batch and device."""
         return self.backbone.initial_state(self._fit(frames))
 
     def encode(self, frames: Tensor, state: State, dt: Tensor | float = 1.0) -> tuple[Pyramid, State]:
@@ -39,27 +38,31 @@ class Detector(nn.Module):
         return features[1:], state
 
     def detect(self, pyramid: Pyramid) -> Predictions:
-        """What every cell says, of all frames of `encode` or of those that `pick` chose."""
+        """Raw predictions of every cell, for all frames of `encode` or of those that `pick` chose."""
         maps = tuple(level.flatten(0, -4) if level.ndim == 5 else level for level in pyramid)
         return self.head(self.neck(maps))
 
     def prepare(self, dt: float) -> None:
-        """Keep what depends on dt only for the steps of a stream at a constant rate, until the parameters change; results are the same."""
+        """Cache what depends on dt alone, for a stream at a constant rate, until the parameters change; results are the same."""
         for stage in self.backbone.stages:
             prepare = getattr(stage.memory, "prepare", None)  # not every memory has something to prepare
             if prepare is not None:
                 prepare(dt)
 
     def forward(self, frames: Tensor, state: State, dt: Tensor | float = 1.0, which: Tensor | None = None) -> tuple[Predictions, State]:
-        """Both at once; predictions only of the frames where WHICH (T, B) is true, if given."""
+        """`encode` and `detect`; predictions only of the frames where WHICH (T, B) is true, if given."""
         pyramid, state = self.encode(frames, state, dt)
         return self.detect(pyramid if which is None else pick(pyramid, which)), state
 
     def _fit(self, frames: Tensor) -> Tensor:
-        channels, multiple = self.config.backbone.channels, self.config.backbone.multiple
+        """Checked, and padded to the sides that the backbone needs."""
+        channels = self.config.backbone.channels
         if frames.ndim != 5 or frames.shape[2] != channels or frames.numel() == 0:
             raise InputError(f"{self.config.name}: frames must be (T, B, {channels}, H, W) with no empty axis, got {tuple(frames.shape)}")
         if not (frames.is_floating_point() or frames.dtype == torch.uint8):
             raise InputError(f"{self.config.name}: frames must be counts as uint8 or floating point, got {frames.dtype}")
-        down, across = -frames.shape[-2] % multiple, -frames.shape[-1] % multiple
-        return F.pad(frames, (0, across, 0, down)) if down or across else frames
+        height, width = frames.shape[-2:]
+        padded_height, padded_width = self.config.backbone.padded(height, width)
+        if (padded_height, padded_width) == (height, width):
+            return frames
+        return F.pad(frames, (0, padded_width - width, 0, padded_height - height))

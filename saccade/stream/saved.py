@@ -10,8 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from saccade.config import DetectorConfig
-from saccade.detection.motion import Motion
-from saccade.detection.track import Tracker, Tracks
+from saccade.detection.track import Motion, Tracker, TrackStates
 from saccade.files import check_readable, replacing
 from saccade.model.stepping import History
 from saccade.representation.windows import Waiting
@@ -140,9 +139,9 @@ def _states(stream: "Stream", notes: dict[str, Any], arrays: SavedArrays, width:
     return states
 
 
-def _tracks(arrays: SavedArrays) -> Tracks:
-    columns = [arrays[f"tracks.{number}"] for number in range(len(Motion._fields) + len(Tracks._fields) - 1)]
-    return Tracks(Motion(*columns[: len(Motion._fields)]), *columns[len(Motion._fields) :])
+def _tracks(arrays: SavedArrays) -> TrackStates:
+    columns = [arrays[f"tracks.{number}"] for number in range(len(Motion._fields) + len(TrackStates._fields) - 1)]
+    return TrackStates(Motion(*columns[: len(Motion._fields)]), *columns[len(Motion._fields) :])
 
 
 def _columns(name: str, events: Events) -> SavedArrays:

@@ -7,10 +7,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from saccade.detection.decode import Decoding
-from saccade.detection.nms import nms
+from saccade.detection.matching import nms
 from saccade.detection.track import Tracker
 from saccade.export.runtime import Runtime
 from saccade.representation.frames import Frame, Framer
@@ -101,7 +100,7 @@ class Tiled:
             boxes, scores, classes = (np.concatenate([getattr(part, name) for part in parts]) for name in ("boxes", "scores", "classes"))
             self._shown = next((frame for frame in pictures if frame.end_us >= time_us), self._shown)
             whole = Detections(boxes, scores, classes, time_us)
-            kept = nms(torch.from_numpy(boxes), torch.from_numpy(scores), torch.from_numpy(classes), self.decoding.nms_iou).numpy()
+            kept = nms(boxes, scores, classes, self.decoding.nms_iou)
             yield whole[kept] if self.tracker is None else self.tracker.update(whole[kept])
 
 

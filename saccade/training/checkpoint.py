@@ -11,10 +11,8 @@ from typing import Any
 import torch
 
 from saccade.files import differences, replacing
-from saccade.model.backbone import State
 from saccade.model.detector import Detector
-from saccade.model.state import change
-from saccade.training.objective import join_states
+from saccade.model.values import State, change, join_states
 from saccade.training.processes import Processes
 from saccade.training.settings import TrainingSettings
 from saccade.types import InputError

@@ -1,6 +1,6 @@
 """BATCH + STATE -> GRADIENTS: the loss of every labelled frame of all processes, divided once by the number of positives of all."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -10,11 +10,9 @@ from torch import Tensor
 
 from saccade.datasets.loader import Batch
 from saccade.detection.loss import loss
-from saccade.model.backbone import State
 from saccade.model.detector import Detector
-from saccade.model.predictions import pick
-from saccade.model.state import detach, reset
 from saccade.model.temporal.antialias import h2_norm
+from saccade.model.values import State, detach, join_states, pick, reset
 from saccade.training.processes import Processes
 from saccade.training.settings import TrainingSettings
 
@@ -116,10 +114,3 @@ def _h2(detector: Detector, omega_min: float) -> Tensor:
     memories: list[Any] = [getattr(stage.memory, "memory", stage.memory) for stage in detector.backbone.stages]
     norms = [h2_norm(memory.transfer(), omega_min) for memory in memories if hasattr(memory, "transfer")]
     return torch.stack(norms).sum() if norms else torch.zeros((), requires_grad=True)
-
-
-def join_states(states: Sequence[State]) -> State:
-    """States of parts of a batch -> state of the batch."""
-    if len(states) == 1:
-        return states[0]
-    return tuple(tuple(torch.cat(tensors) for tensors in zip(*layers, strict=True)) for layers in zip(*states, strict=True))

@@ -1,4 +1,4 @@
-"""WEIGHTS FILE <-> DETECTOR: our own files build their model; published checkpoints load as downloaded; no file can run code."""
+"""WEIGHTS FILE <-> DETECTOR: our files hold their model's configuration; published checkpoints load as downloaded; none can run code."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from saccade.types import InputError
 from saccade.weights.published import from_published, infer_config, is_published
 
 FORMAT = "1"
-# What Lightning keeps beside the weights and nobody needs here. They are read as lifeless records; anything else is refused.
+# Classes that Lightning pickles beside the weights: read as inert placeholders. Any other class is refused.
 _HARMLESS = re.compile(
     r"(omegaconf|lightning|pytorch_lightning|lightning_fabric|pathlib|typing|collections|argparse)\..*|"
     r"builtins\.(int|float|bool|str|bytes|list|tuple|dict|set|object)"
@@ -38,11 +38,11 @@ class Weights:
     kind: Literal["saccade", "published"]
     config: DetectorConfig
     tensors: dict[str, Tensor]  # under our names
-    training: dict[str, Any]  # how they came to be: data, steps, scores, as the training wrote them
+    training: dict[str, Any]  # data, steps and scores, as the training wrote them
 
 
 def save_detector(detector: Detector, path: Path | str, *, training: Mapping[str, Any] | None = None, half: bool = False) -> None:
-    """Write a safetensors file that builds its own model: tensors, configuration, and notes about the training.
+    """Write a safetensors file from which the model can be built: tensors, configuration, and notes about the training.
 
     half: matrices in half precision, for half the size; time constants, norms and biases stay as they are, and so does all computing.
     """
@@ -55,7 +55,7 @@ def save_detector(detector: Detector, path: Path | str, *, training: Mapping[str
 
 
 def find_weights(path_or_name: Path | str) -> Path:
-    """A readable file: the one of this path, or else the weights of this name that come with saccade. A folder hides no name."""
+    """A readable file: the one of this path, or else the weights of this name that come with saccade. A folder of that name is ignored."""
     path, name, shipped = Path(path_or_name), str(path_or_name), shipped_weights()
     if name in shipped and not path.is_file():
         return shipped[name]
@@ -74,7 +74,7 @@ def find_weights(path_or_name: Path | str) -> Path:
 def load_detector(path_or_name: Path | str, device: str | torch.device = "cpu") -> Detector:
     """The detector of a weights file (ours or a published checkpoint) or of a name that comes with saccade, ready to detect.
 
-    Training goes on with `.train()`.
+    Call `.train()` to train it further.
     """
     weights = read_weights(path_or_name)
     detector = Detector(weights.config)
@@ -133,24 +133,24 @@ def _read_checkpoint(path: Path) -> Weights:
 
 
 def _load_safely(path: Path) -> Any:
-    """`torch.load` that builds tensors and plain containers only. What else a file asks for is named and refused, never run."""
+    """`torch.load` that builds tensors and plain containers only. Any other class that the pickle names is refused and never run."""
     try:
         asked = torch.serialization.get_unsafe_globals_in_checkpoint(path) if zipfile.is_zipfile(path) else []
         refused = [name for name in asked if not _HARMLESS.fullmatch(name)]
         if not refused:
-            with torch.serialization.safe_globals([(_Lifeless, name) for name in asked]):
+            with torch.serialization.safe_globals([(_Placeholder, name) for name in asked]):
                 return torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-        if lines[0].startswith("Weights only load failed"):  # and goes on to advise loading it unsafely; the reason stands below
+        if lines[0].startswith("Weights only load failed"):  # torch then advises to load it unsafely; the reason is on the next line
             reason = lines[1].split("WeightsUnpickler error:")[-1].strip() if len(lines) > 1 else "no plain tensors"
             raise InputError(f"{path}: holds more than weights ({reason:.150}); nothing of it was run") from error
         raise InputError(f"{path}: damaged or cut off ({lines[0]:.150}); download it again") from error
     raise InputError(f"{path}: asks for code that weights don't need ({', '.join(refused[:3])}); nothing of it was run")
 
 
-class _Lifeless:
-    """Stands for an object that we don't need: takes whatever its pickle says and does nothing."""
+class _Placeholder:
+    """Inert placeholder for pickled classes we don't need: accepts any arguments and state, and keeps nothing."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         pass
@@ -160,7 +160,7 @@ class _Lifeless:
 
 
 def _check_tensors(path: Path, weights: Weights) -> None:
-    """Before the model is built: a configuration that doesn't fit its tensors could ask for any amount of memory."""
+    """The stages first, before a model is built: a wrong configuration could allocate any amount of memory."""
     for index, dim in enumerate(weights.config.backbone.dims):
         first = weights.tensors.get(f"backbone.stages.{index}.downsample.weight")
         if first is None or first.ndim != 4 or first.shape[0] != dim:

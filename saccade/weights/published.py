@@ -10,7 +10,7 @@ from saccade.model.temporal.s5 import decay_parameters
 from saccade.types import InputError
 
 PREFIX = "mdl."
-_HEAD_DIMS = {32: 32, 48: 24, 64: 32}  # not to be seen in the shapes: by the channels of the first stage (tiny, small, base)
+_HEAD_DIMS = {32: 32, 48: 24, 64: 32}  # can't be inferred from the shapes: by the channels of the first stage (tiny, small, base)
 _SIZES = {32: "t", 48: "s", 64: "b"}
 
 _RENAMED = [
@@ -79,7 +79,7 @@ def from_published(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def infer_config(state_dict: Mapping[str, Tensor]) -> DetectorConfig:
-    """The model that a published state dict belongs to. Two classes mean Gen1, three 1 Mpx: the files don't say more."""
+    """The model that a published state dict belongs to. Two classes mean Gen1, three 1 Mpx: checkpoints don't name their data set."""
     dims = tuple(_shape(state_dict, f"backbone.stages.{index}.downsample_cf2cl.conv.weight")[0] for index in range(4))
     channels = _shape(state_dict, "backbone.stages.0.downsample_cf2cl.conv.weight")[1]
     classes, head_width = _shape(state_dict, "yolox_head.cls_preds.0.weight")[:2]

@@ -10,7 +10,7 @@ from saccade.datasets.augment import Augmentation
 from saccade.datasets.clips import Clip, ClipTimeline, cut, labels_of
 from saccade.datasets.loader import collate
 from saccade.datasets.recording import Sampling
-from saccade.model.predictions import pick
+from saccade.model.values import pick
 from saccade.types import InputError, Labels
 from tests.make.recordings import PaintedRecording, painted
 

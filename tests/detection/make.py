@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from saccade.detection.boxes import Target
-from saccade.model.predictions import Predictions
+from saccade.model.values import Predictions
 
 SMALL = ((4, 6), (2, 3), (1, 2))  # 32 x 48 pixels
 GEN1 = ((32, 40), (16, 20), (8, 10))

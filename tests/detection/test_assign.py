@@ -6,7 +6,7 @@ import torch
 
 from saccade.detection.assign import assign
 from saccade.detection.boxes import Target
-from saccade.model.predictions import Predictions
+from saccade.model.values import Predictions
 from saccade.types import InputError
 from tests.detection import make
 

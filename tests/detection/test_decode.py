@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from saccade.detection.decode import decode, decode_rows, dense
-from saccade.model.predictions import Predictions
+from saccade.model.values import Predictions
 from saccade.representation.canvas import Canvas
 from saccade.types import InputError
 from tests.detection import make

@@ -7,7 +7,7 @@ import torch
 from saccade.detection.assign import assign
 from saccade.detection.boxes import Target
 from saccade.detection.loss import loss
-from saccade.model.predictions import Predictions
+from saccade.model.values import Predictions
 from tests.detection import make
 
 

@@ -1,4 +1,4 @@
-"""The Hungarian method against scipy's, and against trying every choice."""
+"""One-to-one matching: the sum is that of scipy's assignment over all pairs, and that of trying every choice."""
 
 import itertools
 

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from saccade.detection.motion import correct, predict, start
-from saccade.detection.track import Tracker
+from saccade.detection.track import Tracker, correct, predict, start
 from saccade.types import Detections, InputError
 
 SECOND = 1_000_000

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from saccade.config import BackboneConfig, DetectorConfig, Memory, Mixing, presets
+from saccade.config import BackboneConfig, DetectorConfig, MemoryName, Mixing, presets
 from saccade.model.detector import Detector
 from saccade.model.temporal import TEMPORAL_LAYERS
 
@@ -35,7 +35,7 @@ def test_a_backbone_that_nobody_can_build_is_refused(wrong: str, said: str) -> N
 
 
 def test_a_config_may_name_what_can_be_built() -> None:
-    assert {*get_args(Memory)} == {*TEMPORAL_LAYERS, "none"}
+    assert {*get_args(MemoryName)} == {*TEMPORAL_LAYERS, "none"}
     for mixing in get_args(Mixing):
         Detector(config(mixing=mixing))
 

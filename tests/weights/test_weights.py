@@ -225,7 +225,7 @@ def test_shell_commands_are_named_and_not_run(tmp_path: Path) -> None:
 
 
 def test_what_lightning_stores_beside_the_weights_does_no_harm(tmp_path: Path) -> None:
-    """Paths and settings objects in a checkpoint are read as lifeless records; the error that follows is about the weights."""
+    """Paths and settings objects in a checkpoint are read as inert placeholders; the error that follows is about the weights."""
     torch.save({"state_dict": {"mdl.backbone.stages.0.x": torch.zeros(1)}, "callbacks": {"dir": Path("somewhere")}}, tmp_path / "a.ckpt")
     with pytest.raises(InputError, match="not a whole checkpoint"):
         load_detector(tmp_path / "a.ckpt")

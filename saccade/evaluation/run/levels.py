@@ -9,11 +9,9 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from saccade.model.backbone import State
 from saccade.model.detector import Detector
-from saccade.model.predictions import Pyramid
-from saccade.model.state import change
 from saccade.model.stepping import FRESH, FRESH_DT, FrameIndices, FrameTimes, elapsed, predecessors
+from saccade.model.values import Pyramid, State, change, join_states
 from saccade.types import Stepping
 
 
@@ -122,8 +120,7 @@ def step(
         chosen = plan.predecessors[block.first : block.first + block.lanes]
         fresh = memory is None or bool((chosen == FRESH).all())  # a level is fresh as a whole
         states.append(detector.initial_state(pictures[None, : block.lanes]) if fresh or memory is None else memory.after(chosen))
-    joined = tuple(tuple(torch.cat(tensors) for tensors in zip(*layers, strict=True)) for layers in zip(*states, strict=True))
-    pyramid, state = detector.encode(clip, joined, torch.from_numpy(dt.astype(np.float32)).to(clip.device))
+    pyramid, state = detector.encode(clip, join_states(states), torch.from_numpy(dt.astype(np.float32)).to(clip.device))
     edges = np.cumsum([0, *(block.lanes for block in which)]).tolist()
     pyramids, after = [], []
     for block, first, last in zip(which, edges[:-1], edges[1:], strict=True):

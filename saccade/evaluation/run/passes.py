@@ -17,8 +17,8 @@ from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.run.levels import Block, LevelStates, StreamSteps, blocks, needed, only, step, steps_of
 from saccade.evaluation.run.timeline import Phase, Timeline
 from saccade.model.detector import Detector
-from saccade.model.predictions import Pyramid, pick
 from saccade.model.stepping import History
+from saccade.model.values import Pyramid, pick
 from saccade.representation.canvas import Canvas
 from saccade.types import Detections
 

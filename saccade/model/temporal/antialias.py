@@ -1,13 +1,18 @@
-"""Against aliasing at rates above the trained one: the output mask (paper 3.3.1) and the H2 norm of a band as a loss (3.3.2)."""
+"""Against aliasing at rates above the trained one: the output mask (paper 3.3.1), the H2 norm of a band as a loss (3.3.2), and a plot."""
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from saccade.model.temporal.pairs import Pair, quotient
 from saccade.types import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def check_band(bandlimit: float | int | None, rolloff: float | int) -> None:
@@ -20,7 +25,7 @@ def check_band(bandlimit: float | int | None, rolloff: float | int) -> None:
 def band_weights(turns: Tensor, bandlimit: float | int | None, rolloff: float | int) -> Tensor | None:
     """What multiplies C for states that make `turns` per training step: 1 up to bandlimit / 2, 0 above; None = no limit.
 
-    At the training step the paper's dt / r cancels, so that no state that was silent in training wakes up at another rate. With
+    At the training step the paper's dt / r cancels: a state that was masked in training stays masked at every rate. With
     `rolloff` the last part of the band falls as a half cosine, through which frequencies learn where the limit is.
     """
     if not bandlimit:
@@ -84,9 +89,46 @@ def h2_quadrature(system: Transfer, omega_min: float, omega_max: float, points: 
 
 
 def h2_norm(system: Transfer, omega_min: float = math.pi, omega_max: float | None = None, points: int = 1024) -> Tensor:
-    """A loss term: how strongly the system answers above omega_min (pi = Nyquist of training); by quadrature if omega_max is given."""
+    """A loss term: the H2 norm above omega_min (pi = Nyquist frequency of training); by quadrature if omega_max is given."""
     if omega_min < 0 or (omega_max is not None and (omega_max <= omega_min or points < 2)):
         raise InputError(f"h2_norm: expected 0 <= omega_min < omega_max and points > 1, got {omega_min}, {omega_max}, {points}")
     squared = h2_closed(system, omega_min) if omega_max is None else h2_quadrature(system, omega_min, omega_max, points)
-    # A system that the mask has silenced has norm 0, where the root has no slope; float64 leaves room below any real norm.
+    # A fully masked system has norm 0, where the root has no gradient; in float64, 1e-24 is below any real norm.
     return squared.clamp(min=1e-24).sqrt().to(system.eigenvalues[0].dtype)
+
+
+@torch.no_grad()
+def plot_memory(layer: torch.nn.Module, points: int = 400) -> "Figure":
+    """Time constants over frequencies of all states, masked ones hollow, and the frequency response of the whole layer.
+
+    `layer` is an S5 or S4D, or the block around one. Units are training steps; 0.5 turns per step is Nyquist of the training rate.
+    """
+    from matplotlib.figure import Figure
+
+    memory: Any = getattr(layer, "memory", layer)
+    if not hasattr(memory, "transfer"):
+        raise InputError(f"plot_memory: {type(layer).__name__} has no spectrum; expected S5, S4D or a block around one")
+    system = memory.transfer()
+    time_constant = (-1 / system.eigenvalues[0]).flatten().cpu().numpy()
+    turns = (system.eigenvalues[1].abs() / (2 * math.pi)).flatten().cpu().numpy()
+    band = memory.band()
+    passes = np.ones_like(turns) if band is None else band.flatten().cpu().numpy()
+    frequency = np.geomspace(1e-4, max(1.0, float(turns.max())), points)
+    response = system.response(torch.tensor(2 * math.pi * frequency)).square().reshape(-1, points).sum(0).sqrt().cpu().numpy()
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    states, answer = figure.subplots(1, 2)
+    states.scatter(
+        turns, time_constant, s=18, facecolors=np.where(passes[:, None] > 0, [[0.12, 0.47, 0.71, 1]], [[1.0, 1, 1, 0]]), edgecolors="C0"
+    )
+    states.set(yscale="log", xlabel="turns per training step", ylabel="time constant, training steps", title="states")
+    states.set_xscale("symlog", linthresh=1e-3)  # states that don't turn have their place too
+    states.set_xlim(left=0)
+    answer.plot(frequency, response)
+    answer.set(xscale="log", yscale="log", xlabel="turns per training step", ylabel="|G|", title="frequency response")
+    for axes in (states, answer):
+        axes.axvline(0.5, color="0.6", linestyle=":", label="Nyquist of training")
+        if memory.bandlimit:
+            axes.axvline(memory.bandlimit / 2, color="C3", linestyle="--", label=f"band limit {memory.bandlimit:g}")
+        axes.legend(loc="lower left")
+    return figure

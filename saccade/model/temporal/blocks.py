@@ -61,7 +61,7 @@ class MixedBlock(nn.Module):
 
 
 class GatedBlock(nn.Module):
-    """Gated S5, then a gated feed-forward that compares what is remembered with what is seen; both beside a residual, as in S4D's block."""
+    """Gated S5, then a gated feed-forward that combines memory and input; both with a residual before the norm, as in S4D's block."""
 
     def __init__(self, dim: int, **options: Any) -> None:
         super().__init__()

@@ -13,14 +13,24 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from saccade.model.temporal.pairs import multiply, multiply_conjugate
-from saccade.model.temporal.scan import Decay, Method, Start, choose, grouped, reverse_in_place, scan_in_place, start_gradient, traced_scan
+from saccade.model.temporal.scan import (
+    Decay,
+    ScanMethod,
+    Start,
+    choose,
+    grouped,
+    reverse_in_place,
+    scan_in_place,
+    start_gradient,
+    traced_scan,
+)
 
-Pixels = Float[Tensor, "T rows H"]
+PixelSequence = Float[Tensor, "T rows H"]
 
 
 class _DiagonalSystem(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, u, weight_in, decay, gain, weight_out, direct, start, method: Method | None, keep: bool) -> Any:
+    def forward(ctx: Any, u, weight_in, decay, gain, weight_out, direct, start, method: ScanMethod | None, keep: bool) -> Any:
         ctx.lower = torch.get_autocast_dtype(u.device.type) if torch.is_autocast_enabled(u.device.type) else start.dtype
         with torch.autocast(u.device.type, enabled=False):
             states = _matmul(u, weight_in.T, ctx.lower, start.dtype)
@@ -31,7 +41,7 @@ class _DiagonalSystem(torch.autograd.Function):
             y = _matmul(states, weight_out.T, ctx.lower, start.dtype).addcmul_(u, direct)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(u, weight_in, decay, gain, weight_out, direct, start, states)
-        # A copy, so that the state of a clip doesn't keep all its states alive. A stream without gradients needs none.
+        # A copy, so that the last state doesn't keep those of the whole clip in memory. A stream without gradients needs none.
         return y, states[-1].clone() if keep or len(states) > 1 else states[-1]
 
     @staticmethod
@@ -69,7 +79,7 @@ def _scale_in_place(values: Tensor, gain: Tensor, how) -> None:
 
 
 def _gain_gradient(u: Tensor, weight_in: Tensor, gain: Tensor, flow: Tensor, lower: torch.dtype) -> Tensor:
-    """Steps that differ are the rare case: B u is computed again instead of being kept."""
+    """Steps rarely differ: B u is computed again instead of being stored."""
     gradient = torch.zeros_like(gain)
     for t in range(len(u)):
         values = _matmul(u[t], weight_in.T, lower, flow.dtype)
@@ -78,15 +88,15 @@ def _gain_gradient(u: Tensor, weight_in: Tensor, gain: Tensor, flow: Tensor, low
 
 
 def diagonal_system(
-    u: Pixels,
+    u: PixelSequence,
     weight_in: Float[Tensor, "twoP H"],
     decay: Decay,
     gain: Decay | None,
     weight_out: Float[Tensor, "H twoP"],
     direct: Float[Tensor, "H"],
     start: Start,
-    method: Method | None = None,
-) -> tuple[Pixels, Start]:
+    method: ScanMethod | None = None,
+) -> tuple[PixelSequence, Start]:
     """(y, the last state). `weight_in` is [Re B; Im B], `weight_out` [Re C, -Im C]. gain None: it's already in weight_in."""
     if torch.compiler.is_compiling():
         values = F.linear(u, weight_in)

@@ -1,4 +1,4 @@
-"""Gated S5 (ours, beyond the paper): a linear scan whose input chooses the pace and passes bounded gates.
+"""Gated S5 (ours, not in the paper): a linear scan in which gates of the input set the speed of time and what enters the state.
 
 The gates see the input only, so the recurrence stays linear in the state and true to dt: time runs at m = 4 sigmoid(..) dt, the
 state moves by the zero-order hold of that step, and two half steps under a held input are one step.
@@ -12,14 +12,13 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from saccade.model.temporal import initialise
-from saccade.model.temporal.discretise import zero_order_hold
 from saccade.model.temporal.interface import LayerState, check_features, check_state, check_steps
-from saccade.model.temporal.pairs import Pair, pack, product, unpack
+from saccade.model.temporal.pairs import Pair, pack, product, unpack, zero_order_hold
 from saccade.model.temporal.scan import linear_scan
 from saccade.types import InputError
 
-FASTEST = 4.0  # times the clock, when a pixel asks for it
-PIECE = 1_000_000  # numbers: a few megabytes
+FASTEST = 4.0  # largest factor by which a gate can speed up time
+PIECE = 1_000_000  # elements of a piece: a few megabytes, which fit the cache
 
 
 class GatedS5(nn.Module):
@@ -41,10 +40,10 @@ class GatedS5(nn.Module):
         self.content = nn.Linear(dim, dim, bias=False)  # no bias: silence admits nothing, so it decays
         self.observe = nn.Linear(dim, dim)
         self.show = nn.Linear(dim, dim)
-        self.direct = nn.Parameter(torch.ones(dim))  # past the state, which lags: at high rates it is the mean of a window's inputs
-        nn.init.constant_(self.pace.bias, -math.log(FASTEST - 1))  # the clock's own pace
+        self.direct = nn.Parameter(torch.ones(dim))  # skips the state, which lags: at high rates it is the mean of a window's inputs
+        nn.init.constant_(self.pace.bias, -math.log(FASTEST - 1))  # 4 sigmoid(bias) = 1: time starts at its true speed
         nn.init.zeros_(self.observe.bias)
-        with torch.no_grad():  # what is remembered is shown from the first training step on
+        with torch.no_grad():  # the state reaches the output from the first training step on
             self.observe.weight.mul_(0.1).add_(torch.eye(dim))
 
     def initial_state(self, x: Tensor) -> LayerState:
@@ -69,7 +68,7 @@ class GatedS5(nn.Module):
         return -self.log_decay.exp(), self.frequency
 
     def _unit_gain(self) -> Tensor:
-        """sqrt(1 - |decay|^2) over the size of the gain, both at one training step: a held state of unit power."""
+        """Factor of the input that gives the state unit power: sqrt(1 - |decay|^2) / |gain|, both at one training step."""
         real, imag = self.eigenvalues()
         _, gain = zero_order_hold((real, imag), torch.ones_like(real))
         return torch.sqrt(-torch.expm1(2 * real)) / torch.sqrt(gain[0].square() + gain[1].square())
@@ -85,7 +84,7 @@ def _gated_scan(
 
 
 def _in_pieces(signals: list[Tensor], system: tuple[Tensor, ...], start: Tensor) -> Tensor:
-    """On CPU a clip goes in pieces that fit the cache, their gates computed again for the gradient: fresh memory costs more there."""
+    """On CPU a clip is computed in pieces that fit the cache, and gates again for the gradient: allocating memory costs more there."""
     steps, rows, dim = signals[-1].shape
     length = max(1, PIECE // (rows * dim))
     if start.device.type != "cpu" or torch.compiler.is_compiling() or length >= steps:

@@ -1,4 +1,4 @@
-"""Where the memory starts: spectra of the HiPPO family and timescales (paper appendix B; S4D: Gu et al. 2022). numpy, once per layer."""
+"""Initial values of the memory: spectra of the HiPPO family and timescales (paper appendix B; S4D: Gu et al. 2022). In numpy."""
 
 from dataclasses import dataclass
 
@@ -89,7 +89,7 @@ def published_log_step(random: np.random.Generator, count: int, limits: tuple[fl
 def clip_spectrum(random: np.random.Generator, eigenvalues: Complex128[np.ndarray, "*n"]) -> Complex128[np.ndarray, "*n"]:
     """Per training step: time constants log-uniform in 1 to 30 steps, frequencies shrunk so that the fastest turns pi/10.
 
-    Longer ones keep still objects longer, but what has left, too: with 1 to 300 steps S5 lost 5 mAP.
+    Longer ones remember still objects longer, but also objects that have left: with 1 to 300 steps S5 lost 5 mAP.
     """
     time_constant = np.exp(random.uniform(np.log(SHORTEST), np.log(LONGEST), eigenvalues.shape))
     return -1 / time_constant + 1j * eigenvalues.imag * (CLIP_PHASE / np.abs(eigenvalues.imag).max())

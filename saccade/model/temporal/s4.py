@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from saccade.model.temporal import initialise, siso
-from saccade.model.temporal.interface import LayerState, check_features, check_option, check_state, check_steps
+from saccade.model.temporal.interface import LayerState, Prepared, check_features, check_option, check_state, check_steps
 from saccade.model.temporal.pairs import Pair, from_last_axis, pack, quotient
-from saccade.model.temporal.prepared import Prepared
 
 
 class S4(nn.Module):

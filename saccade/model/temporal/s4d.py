@@ -4,13 +4,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from saccade.machine import compiled
 from saccade.model.temporal import initialise, siso
 from saccade.model.temporal.antialias import Transfer, band_weights, check_band
-from saccade.model.temporal.discretise import DISCRETISATIONS
-from saccade.model.temporal.interface import LayerState, check_features, check_option, check_state, check_steps
-from saccade.model.temporal.kernels import step_channels
-from saccade.model.temporal.pairs import Pair, from_last_axis, pack, product
-from saccade.model.temporal.prepared import Prepared
+from saccade.model.temporal.interface import LayerState, Prepared, check_features, check_option, check_state, check_steps
+from saccade.model.temporal.pairs import DISCRETISATIONS, Pair, from_last_axis, pack, product
 
 
 class S4D(nn.Module):
@@ -118,11 +116,36 @@ class S4D(nn.Module):
 
 
 def _stream_step(decay: Tensor, control: Tensor, observe: Tensor, u: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-    """The recurrence of one step, compiled: a stream is bound by the memory traffic of its many small states."""
+    """The recurrence of one step, compiled: a stream is bound by memory bandwidth."""
     last, y = (
         torch.empty_like(start, memory_format=torch.contiguous_format),
         torch.empty_like(u[:, :, 0], memory_format=torch.contiguous_format),
     )
     arrays = (decay, control, observe.contiguous(), u[:, :, 0].contiguous(), start.contiguous(), last, y)
-    step_channels(*(tensor.detach().numpy() for tensor in arrays))
+    _step_channels(*(tensor.detach().numpy() for tensor in arrays))
     return y[:, :, None], last
+
+
+@compiled
+def _step_channels(decay, control, observe, u, state, next_state, y):
+    """One step of a diagonal system per channel, without gradients, in one pass over the state: next_state and y are written.
+
+    decay, control (1 or B, C, N), observe (C, N) with the sign of Re(C x), u and y (B, C, pixels), states (B, C, N, pixels).
+    """
+    batch, channels, order, pixels = state.shape
+    half = order // 2
+    for b in range(batch):
+        g = min(b, decay.shape[0] - 1)
+        for c in range(channels):
+            given, shown = u[b, c], y[b, c]
+            shown[:] = 0
+            for n in range(half):
+                ar, ai, br, bi = decay[g, c, n], decay[g, c, half + n], control[g, c, n], control[g, c, half + n]
+                cr, ci = observe[c, n], observe[c, half + n]
+                real, imag, next_real, next_imag = state[b, c, n], state[b, c, half + n], next_state[b, c, n], next_state[b, c, half + n]
+                for p in range(pixels):
+                    re = ar * real[p] - ai * imag[p] + br * given[p]
+                    im = ar * imag[p] + ai * real[p] + bi * given[p]
+                    next_real[p] = re
+                    next_imag[p] = im
+                    shown[p] += cr * re + ci * im

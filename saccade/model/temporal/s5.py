@@ -10,10 +10,8 @@ from torch import Tensor, nn
 from saccade.model.temporal import initialise
 from saccade.model.temporal.antialias import Transfer, band_weights, check_band
 from saccade.model.temporal.diagonal import diagonal_system
-from saccade.model.temporal.discretise import DISCRETISATIONS
-from saccade.model.temporal.interface import LayerState, check_features, check_option, check_state, check_steps
-from saccade.model.temporal.pairs import Pair, from_last_axis, multiply, pack, product
-from saccade.model.temporal.prepared import Prepared
+from saccade.model.temporal.interface import LayerState, Prepared, check_features, check_option, check_state, check_steps
+from saccade.model.temporal.pairs import DISCRETISATIONS, Pair, from_last_axis, multiply, pack, product
 from saccade.model.temporal.scan import grouped, linear_scan
 
 Sampled = tuple[Tensor, Tensor, Tensor | None, Tensor]  # weight_in, decay, gain (None: in weight_in), weight_out
@@ -100,7 +98,7 @@ class S5(nn.Module):
             return torch.cat(control), pack(decay), None if equal_steps else pack(gain), pack(self._observe_conjugate())
 
     def _both_directions(self, u, weight_in, decay, gain, weight_out, start) -> tuple[Tensor, Tensor]:
-        """As in the paper's listing: a second scan runs from the end of the clip, from rest, with its own half of C."""
+        """As in the paper's listing: a second scan runs from the end of the clip, from a zero state, with its own half of C."""
         values = F.linear(u, weight_in)
         if gain is not None:
             values = multiply(*reversed(grouped(gain, values))).reshape(values.shape)
@@ -141,7 +139,7 @@ class S5(nn.Module):
 
 
 def decay_parameters(published: Tensor) -> dict[str, Tensor]:
-    """`log_decay` and `frequency` from a published Lambda (P, 2). Real parts that nothing kept negative are clipped, with a warning."""
+    """`log_decay` and `frequency` from a published Lambda (P, 2). Real parts that aren't negative are clipped, with a warning."""
     real, frequency = published.unbind(-1)
     slowest = 1e-4
     if bool((real > -slowest).any()):

@@ -2,32 +2,37 @@
 
 Three equal ways: a loop of torch operations, the paper's work-efficient parallel scan (appendix C, Blelloch 1990), and a compiled
 loop on CPU. `choose` takes the fastest. The backward of each is the same recurrence run in reverse, so training keeps the states only.
+
+The compiled loop works in place. Rows are pixels, walked in small blocks, all steps of one block before the next, so that a block's state
+stays in the cache and memory is read and written once. A kernel does the rows [first_row, last_row) only, so that threads can share the
+work. `shared` kernels have one decay per group of rows (a sample), `selective` ones one per row.
 """
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from saccade.model.temporal import kernels
+from saccade.machine import compiled
 from saccade.model.temporal.pairs import multiply, multiply_conjugate
 
-Method = Literal["loop", "parallel", "compiled"]
+ScanMethod = Literal["loop", "parallel", "compiled"]
 Elements = tuple[Tensor, ...]
 Decay = Float[Tensor, "#T groups twoP"]  # groups divide the rows: 1 = shared by all, batch = one per sample, rows = one per pixel
 Values = Float[Tensor, "T rows twoP"]
 Start = Float[Tensor, "rows twoP"]
 
+ELEMENTS_PER_THREAD = 1_000_000  # about a millisecond of work; when starting a thread pays is a guess, not measured
+BLOCK = 16  # rows of the compiled loop; 16 KB per step at 128 states
 
-ELEMENTS_PER_THREAD = 1_000_000  # about a millisecond of work; a guess at what makes starting a thread worth it, not measured
 
-
-def choose(values: Tensor) -> Method:
-    """On CPU nothing beats the compiled loop. Elsewhere a tree of log(T) levels pays when the pixels alone don't fill the device."""
+def choose(values: Tensor) -> ScanMethod:
+    """On CPU the compiled loop is the fastest. Elsewhere the parallel scan pays when the pixels alone don't fill the device."""
     if values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64):
         return "compiled"
     steps, rows, _ = values.shape
@@ -87,10 +92,10 @@ def _run_compiled(kernel: Callable[..., None], count: int, rows: int, *tensors: 
         list(pool.map(lambda part: kernel(*arrays, part, edges[part], edges[part + 1]), range(count)))
 
 
-def scan_in_place(decay: Decay, values: Values, start: Start, method: Method) -> None:
-    """`values` become the states. Only for buffers that the caller has made."""
+def scan_in_place(decay: Decay, values: Values, start: Start, method: ScanMethod) -> None:
+    """`values` become the states, in place: only for buffers that the caller owns."""
     if method == "compiled":
-        kernel = kernels.scan_selective if decay.shape[:2] == values.shape[:2] else kernels.scan_shared
+        kernel = scan_selective if decay.shape[:2] == values.shape[:2] else scan_shared
         _run_compiled(kernel, parts(values), len(start), decay, values, start)
         return
     wide, states = grouped(decay, values)
@@ -102,16 +107,16 @@ def scan_in_place(decay: Decay, values: Values, start: Start, method: Method) ->
         states[t] += multiply(wide[min(t, len(wide) - 1)], states[t - 1])
 
 
-def reverse_in_place(decay: Decay, gradients: Values, states: Values, start: Start, method: Method) -> Decay:
+def reverse_in_place(decay: Decay, gradients: Values, states: Values, start: Start, method: ScanMethod) -> Decay:
     """`gradients` of the states become those of the values; returns that of the decay."""
     if method == "compiled":
         selective = decay.shape[:2] == states.shape[:2]
         if selective:
             decay_gradient = torch.zeros_like(decay)
-            _run_compiled(kernels.reverse_selective, parts(states), len(start), decay, gradients, states, start, decay_gradient)
+            _run_compiled(reverse_selective, parts(states), len(start), decay, gradients, states, start, decay_gradient)
             return decay_gradient
         totals = torch.zeros(parts(states), *decay.shape, dtype=torch.float64)
-        _run_compiled(kernels.reverse_shared, len(totals), len(start), decay, gradients, states, start, totals)
+        _run_compiled(reverse_shared, len(totals), len(start), decay, gradients, states, start, totals)
         return totals.sum(0).to(decay.dtype)
     wide, flow = grouped(decay, gradients)
     if method == "parallel":
@@ -134,7 +139,7 @@ def start_gradient(decay: Decay, gradients: Values) -> Start:
 
 class _Scan(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, decay: Tensor, values: Tensor, start: Tensor, method: Method) -> Tensor:
+    def forward(ctx: Any, decay: Tensor, values: Tensor, start: Tensor, method: ScanMethod) -> Tensor:
         states = values.clone()
         scan_in_place(decay, states, start, method)
         ctx.save_for_backward(decay, states, start)
@@ -150,7 +155,7 @@ class _Scan(torch.autograd.Function):
         return decay_gradient, gradients, start_gradient(decay, gradients) if ctx.needs_input_grad[2] else None, None
 
 
-def linear_scan(decay: Decay, values: Values, start: Start, reverse: bool = False, method: Method | None = None) -> Values:
+def linear_scan(decay: Decay, values: Values, start: Start, reverse: bool = False, method: ScanMethod | None = None) -> Values:
     """The states x[t] = decay[t] x[t-1] + values[t] from x[-1] = start; `reverse` runs from the last step to the first."""
     if reverse:
         return linear_scan(decay.flip(0), values.flip(0), start, method=method).flip(0)
@@ -167,3 +172,85 @@ def traced_scan(decay: Decay, values: Values, start: Start) -> Values:
     for t in range(len(values)):
         states.append(multiply(wide[min(t, len(wide) - 1)], states[-1]) + rows[t])
     return torch.stack(states[1:]).reshape(values.shape)
+
+
+@compiled
+def _advance(a, previous, now):
+    half = a.shape[0] // 2
+    for p in range(half):
+        re, im = previous[p], previous[half + p]
+        now[p] += a[p] * re - a[half + p] * im
+        now[half + p] += a[p] * im + a[half + p] * re
+
+
+@compiled
+def _retreat(a, after, before):
+    """The adjoint of `_advance`: before += conj(a) after."""
+    half = a.shape[0] // 2
+    for p in range(half):
+        re, im = after[p], after[half + p]
+        before[p] += a[p] * re + a[half + p] * im
+        before[half + p] += a[p] * im - a[half + p] * re
+
+
+@compiled
+def _correlate(gradient, state, total):
+    """total += gradient conj(state): the gradient of the decay that multiplied `state`."""
+    half = gradient.shape[0] // 2
+    for p in range(half):
+        re, im = gradient[p], gradient[half + p]
+        total[p] += re * state[p] + im * state[half + p]
+        total[half + p] += im * state[p] - re * state[half + p]
+
+
+@compiled
+def scan_shared(decay, values, start, part, first_row, last_row):
+    """decay (1 or T, groups, 2P), values (T, rows, 2P) become the states, start (rows, 2P)."""
+    steps, rows, _ = values.shape
+    group = rows // decay.shape[1]
+    for first in range(first_row, last_row, BLOCK):
+        for t in range(steps):
+            for row in range(first, min(first + BLOCK, last_row)):
+                previous = values[t - 1, row] if t else start[row]
+                _advance(decay[min(t, decay.shape[0] - 1), row // group], previous, values[t, row])
+
+
+@compiled
+def reverse_shared(decay, gradients, states, start, decay_gradient, part, first_row, last_row):
+    """Gradients of the states become those of the values. Sums over rows go by blocks into float64, one total per part."""
+    steps, rows, width = gradients.shape
+    group = rows // decay.shape[1]
+    partial = np.zeros(width, gradients.dtype)
+    for first in range(first_row, last_row, BLOCK):
+        last = min(first + BLOCK, last_row)
+        for t in range(steps - 1, -1, -1):
+            which = min(t, decay.shape[0] - 1)
+            for row in range(first, last):
+                previous = states[t - 1, row] if t else start[row]
+                if t:
+                    _retreat(decay[which, row // group], gradients[t, row], gradients[t - 1, row])
+                _correlate(gradients[t, row], previous, partial)
+                if row + 1 == last or (row + 1) % group == 0:
+                    decay_gradient[part, which, row // group] += partial
+                    partial[:] = 0
+
+
+@compiled
+def scan_selective(decay, values, start, part, first_row, last_row):
+    """The same with a decay for every row: decay (T, rows, 2P)."""
+    steps = values.shape[0]
+    for first in range(first_row, last_row, BLOCK):
+        for t in range(steps):
+            for row in range(first, min(first + BLOCK, last_row)):
+                _advance(decay[t, row], values[t - 1, row] if t else start[row], values[t, row])
+
+
+@compiled
+def reverse_selective(decay, gradients, states, start, decay_gradient, part, first_row, last_row):
+    steps = gradients.shape[0]
+    for first in range(first_row, last_row, BLOCK):
+        for t in range(steps - 1, -1, -1):
+            for row in range(first, min(first + BLOCK, last_row)):
+                if t:
+                    _retreat(decay[t, row], gradients[t, row], gradients[t - 1, row])
+                _correlate(gradients[t, row], states[t - 1, row] if t else start[row], decay_gradient[t, row])

@@ -1,9 +1,9 @@
 """What S4 and S4D share: one small real system x[t] = A[t] x[t-1] + B[t] u[t], y[t] = C x[t] per channel, in two equal forms.
 
-Tensors: u (B, C, T, pixels), states (B, C, N, pixels), N real numbers per channel. The recurrence moves the states of all pixels
-step by step: right for a stream. The kernel form asks the recurrence once what it makes of an impulse at every step and of
-every unit state, and applies the answer to all pixels as matrix products: right for clips, where pixels are many and steps are few. It
-carries state exactly, and needs no equal steps.
+Tensors: u (B, C, T, pixels), states (B, C, N, pixels), N real numbers per channel. The recurrence advances the states of all pixels
+step by step: right for a stream. The kernel form runs the recurrence once on an impulse at every step and on every unit state, and
+applies the responses to all pixels as matrix products: right for clips, where pixels are many and steps are few. It carries state
+exactly, and steps may differ.
 """
 
 from collections.abc import Callable

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from saccade.model.temporal import TEMPORAL_LAYERS, build_temporal, gs5
-from saccade.model.temporal.plot import plot_memory
+from saccade.model.temporal.antialias import plot_memory
 from saccade.model.temporal.s4d import S4D
 from saccade.model.temporal.s5 import S5, decay_parameters
 from saccade.types import InputError
