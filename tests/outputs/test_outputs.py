@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 from saccade.datasets.coco import is_coco, read_coco
 from saccade.datasets.label_csv import is_label_csv, read_csv
 from saccade.datasets.labels import RawLabels, read_boxes
-from saccade.outputs.arrays import Boxes, Coco
-from saccade.outputs.outputs import Output, Outputs, Run
-from saccade.outputs.text import Csv, JsonLines, read_json_lines
+from saccade.outputs.outputs import Outputs, OutputWriter, RunInfo
+from saccade.outputs.tables import CocoWriter, CsvWriter, JsonLinesWriter, PropheseeWriter, read_json_lines
 from saccade.types import Detections, InputError
 
 CLASSES = ("car", "pedestrian, on foot", "two-wheeler")
-RUN = Run(recording="drive.raw", width=1280, height=720, classes=CLASSES, rate_hz=200, start_us=0, end_us=1_000_000)
-FILES: dict[str, type[Output]] = {"jsonl": JsonLines, "csv": Csv, "json": Coco, "npy": Boxes}
+RUN = RunInfo(recording="drive.raw", width=1280, height=720, classes=CLASSES, rate_hz=200, start_us=0, end_us=1_000_000)
+FILES: dict[str, type[OutputWriter]] = {"jsonl": JsonLinesWriter, "csv": CsvWriter, "json": CocoWriter, "npy": PropheseeWriter}
 
 pixel = st.floats(0, 1280, width=32)
 
@@ -213,7 +212,7 @@ def test_a_full_disk_leaves_readable_parts(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="can't write there"):
-        JsonLines(tmp_path / "nowhere" / "a.jsonl", RUN)
+        JsonLinesWriter(tmp_path / "nowhere" / "a.jsonl", RUN)
 
 
 def test_a_damaged_line_is_named(tmp_path: Path) -> None:
