@@ -14,6 +14,8 @@ from saccade.representation.histogram import Histogram
 from saccade.representation.windows import WindowKind
 from saccade.types import Boxes, Ids, InputError
 
+DPI = 130
+
 
 @dataclass(frozen=True, eq=False)
 class BoxedFrame:
@@ -49,11 +51,20 @@ def write_boxed_sheet(path: Path, frames: Sequence[BoxedFrame], names: Sequence[
     if not frames:
         raise InputError(f"{path}: no labelled frame to draw; the data set has no labels near its frames")
     pictures = [boxed_picture(colours(frame.data), class_marks(frame.boxes, frame.classes, names)) for frame in frames]
-    _write(path, pictures, [frame.title for frame in frames], title, across=3, width_inch=4.8, fontsize=7)
+    inch = max(4.8, pictures[0].shape[1] / DPI)  # not made smaller, and smoothed where the margins cost some pixels: texts stay legible
+    _write(path, pictures, [frame.title for frame in frames], title, across=3, width_inch=inch, fontsize=7, interpolation="antialiased")
 
 
 def _write(
-    path: Path, pictures: Sequence[np.ndarray], titles: Sequence[str], title: str, *, across: int, width_inch: float, fontsize: int
+    path: Path,
+    pictures: Sequence[np.ndarray],
+    titles: Sequence[str],
+    title: str,
+    *,
+    across: int,
+    width_inch: float,
+    fontsize: int,
+    interpolation: str = "nearest",
 ) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -66,8 +77,8 @@ def _write(
     figure.suptitle(title)
     for place, (picture, text) in enumerate(zip(pictures, titles, strict=True), 1):
         axes = figure.add_subplot(down, across, place)
-        axes.imshow(picture, interpolation="nearest")
+        axes.imshow(picture, interpolation=interpolation)
         axes.set_title(text, fontsize=fontsize)
         axes.set_axis_off()
     with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=130, format=path.suffix.lstrip(".").lower())
+        figure.savefig(temporary, dpi=DPI, format=path.suffix.lstrip(".").lower())
