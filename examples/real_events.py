@@ -16,7 +16,7 @@ from saccade.datasets.labels import RawLabels, read_boxes
 from saccade.detection.matching import best_pairs, iou
 from saccade.events.reader import Reader
 from saccade.export.runtime import open_runtime
-from saccade.outputs.boxes import BoxedFrame, write_boxed_sheet
+from saccade.outputs.sheet import BoxedFrame, write_boxed_sheet
 from saccade.representation.histogram import stacked_histogram
 from saccade.stream.tiles import open_stream
 from saccade.types import Detections, InputError, Window

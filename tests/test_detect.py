@@ -23,7 +23,7 @@ from saccade.datasets.labels import RawLabels, read_boxes, read_coco, read_csv
 from saccade.events.open import open_events
 from saccade.events.write import write_events
 from saccade.model.detector import Detector
-from saccade.outputs.text import read_json_lines
+from saccade.outputs.tables import read_json_lines
 from saccade.samples import STREET, shipped_weights
 from saccade.stream.adaptive import Adaptive
 from saccade.stream.stream import Stream

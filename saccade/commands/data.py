@@ -14,7 +14,7 @@ from saccade.datasets.open import DatasetKind, fixed_sampling, open_dataset
 from saccade.datasets.prepare import prepare as prepare_dataset
 from saccade.datasets.recording import Dataset, Halve, Sampling
 from saccade.datasets.splits import FOLDERS
-from saccade.outputs.boxes import BoxedFrame, write_boxed_sheet
+from saccade.outputs.sheet import BoxedFrame, write_boxed_sheet
 from saccade.types import InputError
 
 Folder = Annotated[

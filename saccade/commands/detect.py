@@ -16,6 +16,7 @@ from tqdm import tqdm
 from saccade.commands.recordings import AS_STATED, Reading, Recording
 from saccade.commands.simulate import size_of
 from saccade.commands.weights import WeightsFile
+from saccade.outputs.outputs import Outputs, RunInfo, check_outputs, open_outputs
 from saccade.pool import stop_signals
 from saccade.representation.windows import WindowKind
 from saccade.types import Counts, Events, InputError, Stepping
@@ -23,7 +24,6 @@ from saccade.types import Counts, Events, InputError, Stepping
 if TYPE_CHECKING:
     from saccade.config import DetectorConfig
     from saccade.events.reader import Reader
-    from saccade.outputs.outputs import Output, Outputs, Run
     from saccade.stream.stream import Stream
     from saccade.stream.tiles import Tiled
 
@@ -32,7 +32,6 @@ To = Annotated[float | None, tyro.conf.arg(name="to")]
 RateOption = Annotated[float, tyro.conf.arg(name="rate")]
 MinRate = Annotated[float | None, tyro.conf.arg(name="min-rate")]
 MaxRate = Annotated[float | None, tyro.conf.arg(name="max-rate")]
-SUFFIXES = (".mp4", ".jsonl", ".csv", ".json", ".npy", ".mcap", ".rrd")
 SMALL = 4096  # events that a fault may cost
 TRACKED_FROM = 0.1  # scores below --score still continue tracks
 
@@ -101,7 +100,6 @@ def detect(
     paths = out or _standard(recording)
     check_outputs(paths, recording, overwrite)
     from saccade.export.runtime import open_runtime
-    from saccade.outputs.outputs import Run
     from saccade.stream.adaptive import Adaptive
     from saccade.stream.tiles import open_stream
     from saccade.weights.load import find_weights
@@ -116,7 +114,7 @@ def detect(
             opened, rate_hz, reader.width, reader.height, fit, known, window=window, stepping=stepping, counts=counts, tracker=track,
             score=min(score, TRACKED_FROM) if track else score, adaptive=adaptive, faults=faults, pictures=True,
         )  # fmt: skip
-        run = Run(
+        run = RunInfo(
             recording=recording.name, width=reader.width, height=reader.height, classes=opened.config.classes, rate_hz=highest_hz,
             start_us=start_us, end_us=end_us, slow=slow,
         )  # fmt: skip
@@ -142,7 +140,7 @@ def _small(portions: Iterable[Events]) -> Iterator[Events]:
             yield events[first : first + SMALL]
 
 
-def _run(stream: "Stream | Tiled", events: Iterable[Events], run: "Run", outputs: "Outputs", wanted: np.ndarray, score: float) -> None:
+def _run(stream: "Stream | Tiled", events: Iterable[Events], run: RunInfo, outputs: Outputs, wanted: np.ndarray, score: float) -> None:
     frames, boxes, tracks, began_s, time_us = 0, 0, set[int](), time.perf_counter(), run.start_us
     try:
         with stop_signals() as asked, outputs, _bar(run) as bar:
@@ -180,41 +178,6 @@ def class_indices(names: tuple[str, ...], config: "DetectorConfig") -> np.ndarra
     return np.array([index for index, name in enumerate(config.classes) if name in chosen or not chosen])
 
 
-def check_outputs(paths: tuple[Path, ...], recording: Path, overwrite: bool) -> None:
-    """Before anything is computed."""
-    for path in paths:
-        if str(path) == "-":
-            continue
-        if path.suffix.lower() not in SUFFIXES:
-            raise InputError(f"{path}: unknown suffix {path.suffix!r}; expected {', '.join(SUFFIXES)}, or - for a pipe")
-        if paths.count(path) > 1 or path.resolve() == recording.resolve():
-            raise InputError(f"{path}: named twice, or the recording itself; every file of --out needs a name of its own")
-        if path.exists() and (not overwrite or path.is_dir()):
-            raise InputError(f"{path}: exists already; give another name, or --overwrite to replace it")
-
-
-def open_outputs(paths: tuple[Path, ...], run: "Run") -> "Outputs":
-    """By suffix; all or none."""
-    from saccade.outputs.arrays import Boxes, Coco
-    from saccade.outputs.detections_video import Video
-    from saccade.outputs.foxglove import Mcap
-    from saccade.outputs.outputs import Outputs
-    from saccade.outputs.rerun_log import Rrd
-    from saccade.outputs.text import Csv, JsonLines, StandardOutput
-
-    kinds: dict[str, type[Output]] = {
-        ".mp4": Video, ".jsonl": JsonLines, ".csv": Csv, ".json": Coco, ".npy": Boxes, ".mcap": Mcap, ".rrd": Rrd,
-    }  # fmt: skip
-    outputs = Outputs([])
-    try:
-        for path in paths:
-            outputs.outputs.append(StandardOutput(path, run) if str(path) == "-" else kinds[path.suffix.lower()](path, run))
-    except BaseException:
-        outputs.discard()
-        raise
-    return outputs
-
-
 def _standard(recording: Path) -> tuple[Path, ...]:
     video = (Path(f"{recording.stem}_detected.mp4"),) if find_spec("av") else ()
     return (*video, Path(f"{recording.stem}_detected.jsonl"))
@@ -240,13 +203,13 @@ def _check_rates(rate_hz: float, min_rate_hz: float | None, max_rate_hz: float |
     return highest_hz
 
 
-def _left(outputs: "Outputs", time_us: int) -> str:
+def _left(outputs: Outputs, time_us: int) -> str:
     names = ", ".join(map(str, outputs.parts))
     return f"what was detected until {time_us / 1e6:.3f} s is in {names}" if names else "nothing was left half-written"
 
 
 @contextmanager
-def _bar(run: "Run") -> Iterator[tqdm]:
+def _bar(run: RunInfo) -> Iterator[tqdm]:
     shape = "{desc} {percentage:3.0f} %|{bar}| {n:,.2f} of {total:,.2f} s [{elapsed} < {remaining}]"
     total = (run.end_us - run.start_us) / 1e6
     with tqdm(total=total, desc=f"detecting at {run.rate_hz:g} Hz", bar_format=shape, leave=False, disable=None) as bar:

@@ -31,13 +31,13 @@ def export(
 ) -> None:
     """Write the detector as one graph: frames, dt and state go in, boxes and state come out, so one file serves every rate.
 
-    The file is compared with torch before it takes its name; one that differs is not written. It says itself what it needs: names and
-    shapes of inputs, opset and the detector's settings are in its metadata. examples/run_onnx.py runs it with numpy.
+    The file is compared with torch first; one that differs is not written. Names and shapes of inputs, opset and the detector's settings
+    are in its metadata. examples/run_onnx.py runs it with numpy.
 
     Args:
-        size: Width x height of the frames, which the graph fixes; if not given that of the training (published: 304x240 or 640x360).
+        size: Width x height of the frames, fixed in the graph; if not given that of the training (published: 304x240 or 640x360).
         quantise: int8 for convolutions and linear layers (.onnx only): smaller, less exact; needs --calibrate.
-        calibrate: A recording, of which int8 learns the ranges of values; the first 64 windows are taken.
+        calibrate: A recording whose first 64 windows give int8 its value ranges.
         compile: Compile a .pt2 for this machine with AOTInductor (needs a C++ compiler).
         overwrite: Replace OUT if it exists.
     """
@@ -61,7 +61,7 @@ def export(
 
 
 def calibration_frames(path: Path, config: "DetectorConfig", height: int, width: int) -> "np.ndarray":
-    """The first windows of a recording as the detector will see them in a graph of this size."""
+    """The first windows of a recording, as frames for a graph of this size."""
     from itertools import islice
 
     import numpy as np
@@ -70,10 +70,9 @@ def calibration_frames(path: Path, config: "DetectorConfig", height: int, width:
     from saccade.representation.frames import frames
     from saccade.stream.fit import canvas_for
 
-    multiple = config.backbone.multiple
-    padded = -(-width // multiple) * multiple, -(-height // multiple) * multiple
+    padded_height, padded_width = config.backbone.padded(height, width)
     with open_events(path) as reader:
-        canvas = canvas_for(config, reader.width, reader.height, fixed=padded)
+        canvas = canvas_for(config, reader.width, reader.height, fixed=(padded_width, padded_height))
         rate_hz, mode = 1e6 / config.window_us, config.histogram
         found = frames(reader, rate_hz, window_us=config.window_us, bins=config.bins, canvas=canvas, mode=mode)
         taken = [frame.data for frame in islice(found, CALIBRATION_FRAMES)]

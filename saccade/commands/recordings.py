@@ -15,7 +15,7 @@ from saccade.events.open import open_events
 from saccade.events.reader import Reader
 from saccade.events.statistics import Statistics, measure, sparkline
 from saccade.events.write import check_target, write_events
-from saccade.outputs.picture import spread, write_sheet
+from saccade.outputs.sheet import spread_frames, write_sheet
 from saccade.outputs.video import FASTEST_FPS, write_video
 from saccade.representation.frames import frames
 from saccade.types import Events, InputError
@@ -158,7 +158,7 @@ def view(
         start_us = reader.start_us if start_s is None else round(start_s * 1e6)
         end_us = reader.end_us if end_s is None else round(end_s * 1e6)
         if out.suffix.lower() == ".png":
-            chosen = spread(reader, 8, start_us, end_us, rate_hz, kind, round(window_ms * 1000))
+            chosen = spread_frames(reader, 8, start_us, end_us, rate_hz, kind, round(window_ms * 1000))
             write_sheet(out, chosen, f"{recording.name} at {rate_hz:g} Hz, {kind} windows")
             print(f"{out}: {len(chosen)} frames")
             return

@@ -1,5 +1,7 @@
-"""DETECTOR -> FILE: one graph of a step, with frames, state and dt as inputs, that serves every rate; compared with torch once written."""
+"""DETECTOR -> .onnx or .pt2 FILE: the graph of one step with frames, state and dt as inputs, for every rate; compared with torch."""
 
+import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,24 +12,21 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from saccade.detection.decode import dense
-from saccade.export.exported import ExportedRuntime, Signature
-from saccade.export.onnx_runtime import open_onnx
-from saccade.export.package import open_package, write_compiled, write_program
-from saccade.export.quantise import SCOPES, quantise_onnx
-from saccade.export.quiet import quiet
+from saccade.export.exported import PACKAGE_METADATA, ExportedRuntime, Signature, open_onnx, open_package
+from saccade.export.quantise import SCOPES, quantise_onnx, quiet
 from saccade.export.runtime import TorchRuntime, state_names
 from saccade.files import replacing
 from saccade.model.detector import Detector
 from saccade.types import InputError
 
-OPSET = 20  # the first with GELU as an operator of its own
+OPSET = 20  # the first that has a GELU operator
 BOX_TOLERANCE_PX, SCORE_TOLERANCE = 0.01, 1e-4
-RATES = (1.0, 1.0, 0.1, 4.0, 0.02, 0.5, 1.0, 0.3)  # dt of the steps that compare a file with torch
+COMPARED_DT = (1.0, 1.0, 0.1, 4.0, 0.02, 0.5, 1.0, 0.3)  # dt of the steps that compare a file with torch
 SUFFIXES = (".onnx", ".pt2")
 
 
-class Step(nn.Module):
-    """What is traced: tensors in, tensors out, the states in one row."""
+class _Step(nn.Module):
+    """The module that is traced: it takes and returns tensors, all states in one tuple."""
 
     def __init__(self, detector: Detector, layers: list[int]) -> None:
         super().__init__()
@@ -42,41 +41,37 @@ class Step(nn.Module):
 
 @dataclass(frozen=True)
 class Difference:
-    """The largest between a file and torch, over steps at changing rates."""
+    """The largest difference between a file and torch, over steps at changing rates."""
 
-    box_px: float  # of a corner on the canvas
-    score: float  # of an objectness or a class's probability
+    box_px: float  # corners, on the canvas
+    score: float  # objectness and class probabilities
 
     @property
     def is_small(self) -> bool:
-        return self.box_px <= BOX_TOLERANCE_PX and self.score <= SCORE_TOLERANCE  # NaN is not
+        return self.box_px <= BOX_TOLERANCE_PX and self.score <= SCORE_TOLERANCE  # False for NaN
 
 
 def trace(detector: Detector, height: int, width: int) -> tuple[ExportedProgram, Signature]:
-    """The graph of a step, its batch open. Sizes are fixed: the attention divides the image into as many windows at every size, and
-    their sides as quotients of unknown sides are more than torch.export's algebra copes with.
+    """The graph of one step with a dynamic batch and fixed height and width: the sides of the attention's windows are quotients of the
+    image's sides, which torch.export can't handle as symbols.
     """
     if min(height, width) < 1:
         raise InputError(f"export: height={height}, width={width} must be positive")
-    multiple = detector.config.backbone.multiple
-    height, width = -(-height // multiple) * multiple, -(-width // multiple) * multiple
+    backbone = detector.config.backbone
+    height, width = backbone.padded(height, width)
     detector = detector.cpu().eval()
-    frames = torch.zeros(
-        2, detector.config.backbone.channels, height, width, dtype=torch.uint8
-    )  # of one, the batch would be taken as fixed
+    frames = torch.zeros(2, backbone.channels, height, width, dtype=torch.uint8)  # torch.export would take a batch of 1 as fixed
     state = detector.initial_state(frames[None])
     states = tuple(tensor for layer in state for tensor in layer)
-    signature = Signature(
-        detector.config, height, width, {name: tuple(tensor.shape[1:]) for name, tensor in zip(state_names(state), states, strict=True)}
-    )
+    shapes = {name: tuple(tensor.shape[1:]) for name, tensor in zip(state_names(state), states, strict=True)}
     batch = Dim("batch", min=1, max=4096)
     with torch.no_grad(), quiet():
         program = torch.export.export(
-            Step(detector, [len(layer) for layer in state]),
+            _Step(detector, [len(layer) for layer in state]),
             (frames, torch.ones(2), states),
             dynamic_shapes={"frames": {0: batch}, "dt": {0: batch}, "states": tuple({0: batch} for _ in states)},
         )
-    return program, signature
+    return program, Signature(detector.config, height, width, shapes)
 
 
 def export_detector(
@@ -89,10 +84,10 @@ def export_detector(
     quantise: Literal["none", "int8"] = "none",
     calibration: np.ndarray | None = None,
 ) -> Difference:
-    """Write PATH, .onnx or .pt2 by its suffix, unless it differs from torch; what is quantised differs, and is written all the same.
+    """Write PATH, .onnx or .pt2 by its suffix, unless it differs from torch; a quantised one does, and is written all the same.
 
-    COMPILED: a .pt2 for this machine, by AOTInductor. CALIBRATION: frames (n, channels, height, width) of a recording, in order, from
-    which int8 learns the ranges of values.
+    COMPILED: a .pt2 for this machine, by AOTInductor. CALIBRATION: frames (n, channels, height, width) of a recording, in order, that
+    give int8 its value ranges.
     """
     path = Path(path)
     _check(path, compiled, quantise, calibration)
@@ -104,8 +99,7 @@ def export_detector(
                 quantise_onnx(temporary, temporary, calibration)
             opened = open_onnx(temporary)
         else:
-            with torch.no_grad(), quiet():
-                (write_compiled if compiled else write_program)(program, signature, temporary)
+            _write_package(program, signature, temporary, compiled)
             opened = open_package(temporary)
         difference = compare(opened, detector)
         if quantise == "none" and not difference.is_small:
@@ -116,8 +110,8 @@ def export_detector(
     return difference
 
 
-def compare(runtime: ExportedRuntime, detector: Detector, rates: tuple[float, ...] = RATES) -> Difference:
-    """Step both through noise, each with its own state."""
+def compare(runtime: ExportedRuntime, detector: Detector, rates: tuple[float, ...] = COMPARED_DT) -> Difference:
+    """Run both on random frames, each with its own state."""
     signature, torch_runtime = runtime.signature, TorchRuntime(detector)
     height, width = signature.height, signature.width
     frames = np.random.default_rng(0).poisson(0.2, (len(rates), detector.config.backbone.channels, height, width)).astype(np.uint8)
@@ -126,12 +120,12 @@ def compare(runtime: ExportedRuntime, detector: Detector, rates: tuple[float, ..
     for frame, dt in zip(frames, rates, strict=True):
         (ours, states[0]), (expected, states[1]) = runtime.step(frame, states[0], dt), torch_runtime.step(frame, states[1], dt)
         box_px = np.maximum(box_px, np.abs(_corners(ours, height, width) - _corners(expected, height, width)).max())
-        score = np.maximum(score, np.abs(ours[:, 4:] - expected[:, 4:]).max())  # unlike max() of Python, it keeps NaN
+        score = np.maximum(score, np.abs(ours[:, 4:] - expected[:, 4:]).max())  # keeps NaN, unlike max()
     return Difference(float(box_px), float(score))
 
 
 def _corners(rows: np.ndarray, height: int, width: int) -> np.ndarray:
-    """On the canvas: beyond it, an untrained network's boxes are larger than float32 is fine."""
+    """Clipped to the canvas: an untrained network's boxes can be so large that float32 rounds by pixels."""
     centre, half = rows[:, :2], rows[:, 2:4] / 2
     return np.clip(np.concatenate([centre - half, centre + half], 1), 0, [width, height] * 2)
 
@@ -144,13 +138,13 @@ def _check(path: Path, compiled: bool, quantise: str, calibration: np.ndarray | 
     if quantise != "none" and path.suffix != ".onnx":
         raise InputError(f"{path}: only an .onnx file can be quantised; give a name that ends in .onnx")
     if quantise == "int8" and (calibration is None or not len(calibration)):
-        raise InputError(f"{path}: int8 needs frames of a recording, to learn the ranges of values; give one with --calibrate")
+        raise InputError(f"{path}: int8 needs frames of a recording for the value ranges; give one with --calibrate")
 
 
 def _write_onnx(program: ExportedProgram, signature: Signature, path: Path) -> None:
     try:
         import onnx
-        import onnxscript  # noqa: F401  # torch.onnx needs it, and says so in a traceback
+        import onnxscript  # noqa: F401  # torch.onnx needs it; without it, it fails with a traceback
     except ImportError as error:
         raise InputError(f"export to ONNX needs {error.name}: install it with `pip install saccade[export]`") from error
     with torch.no_grad(), quiet():
@@ -164,7 +158,7 @@ def _write_onnx(program: ExportedProgram, signature: Signature, path: Path) -> N
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param.startswith("s") and dim.dim_param[1:].isdigit():
                 dim.dim_param = "batch"
-    for node in model.graph.node:  # torch adds the stack that led to each, with paths of this machine
+    for node in model.graph.node:  # torch adds stack traces with paths of this machine
         kept = [entry for entry in node.metadata_props if entry.key == SCOPES]
         del node.metadata_props[:]
         node.metadata_props.extend(kept)
@@ -174,10 +168,23 @@ def _write_onnx(program: ExportedProgram, signature: Signature, path: Path) -> N
     onnx.save(model, path)
 
 
-def matrix_exponential(matrices: Tensor) -> Tensor:
-    """exp(A) of matrices (..., n, n) in products alone, for runtimes that know no such operator: Taylor's series of A / 2^14, squared.
+def _write_package(program: ExportedProgram, signature: Signature, path: Path, compiled: bool) -> None:
+    """As torch.export saves it, for any machine with this version of torch, or compiled for this machine's processor."""
+    metadata = signature.to_metadata()
+    with torch.no_grad(), quiet():
+        if not compiled:
+            torch.export.save(program, path, extra_files={PACKAGE_METADATA: json.dumps(metadata)})
+            return
+        if not (shutil.which("g++") or shutil.which("clang++")):
+            raise InputError("AOTInductor compiles C++ and found neither g++ nor clang++; install one, or export without --compile")
+        options = {"aot_inductor.metadata": metadata}
+        torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs=options)
 
-    Carried as exp - 1, which keeps its precision while it is small: a runtime that computes in float32 loses digits only at the end.
+
+def matrix_exponential(matrices: Tensor) -> Tensor:
+    """exp(A) of matrices (..., n, n) by products only, for runtimes without such an operator: Taylor series of A / 2^14, squared 14 times.
+
+    Kept as exp(A) - 1, which is precise while it is small: a runtime that computes in float32 loses digits only at the end.
     """
     small = matrices / 2.0**14
     one = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)

@@ -1,4 +1,4 @@
-"""FRAME + state + dt -> dense rows + state: one step of a detector, whatever computes it (torch, onnxruntime, OpenVINO, a package)."""
+"""FRAME + STATE + DT -> ROWS + STATE: one step of a detector, computed by torch or from an exported file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,40 +6,38 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float
 
 from saccade.config import DetectorConfig
 from saccade.detection.decode import dense
-from saccade.export.onnx_runtime import open_onnx
-from saccade.export.openvino_runtime import open_openvino
-from saccade.export.package import open_package
+from saccade.export.exported import open_onnx, open_openvino, open_package
 from saccade.model.detector import Detector
 from saccade.model.values import State
+from saccade.representation.histogram import Histogram
 from saccade.types import InputError
 from saccade.weights.load import load_detector
 
 RuntimeName = Literal["torch", "onnx", "openvino", "package"]
-Frame = UInt8[np.ndarray, "channels height width"]
-DenseRows = Float[np.ndarray, "cells columns"]  # of one frame as `saccade.detection.decode.dense` gives them, in canvas pixels
+DenseRows = Float[np.ndarray, "cells columns"]  # of one frame, as `saccade.detection.decode.dense` gives them, in canvas pixels
 
 
 @runtime_checkable
 class Runtime(Protocol):
-    """One step of a detector with batch 1. The state is a value that only the runtime that made it can read."""
+    """One step of a detector with batch 1. Only the runtime that made a state can read it."""
 
     config: DetectorConfig
 
     def initial_state(self, height: int, width: int) -> Any:
-        """Memory that has seen nothing, for frames of this size."""
+        """Empty memory for frames of this size."""
 
-    def step(self, frame: Frame, state: Any, dt: float) -> tuple[DenseRows, Any]:
-        """What every cell says of the frame, for `decode_rows`, and the state after it; dt in windows of the training."""
+    def step(self, frame: Histogram, state: Any, dt: float) -> tuple[DenseRows, Any]:
+        """Predictions of every cell, for `decode_rows`, and the state after the frame; dt in units of the training window."""
 
     def prepare(self, dt: float) -> None:
-        """Keep ready what depends on dt only."""
+        """Compute in advance what depends on dt only."""
 
     def state_to_arrays(self, state: Any) -> dict[str, np.ndarray]:
-        """To be saved: the same names and arrays in every runtime, so that another one can go on."""
+        """For saving; names and arrays are the same in every runtime, so another one can continue from them."""
 
     def state_from_arrays(self, arrays: Mapping[str, np.ndarray]) -> Any:
         """Inverse of state_to_arrays."""
@@ -57,7 +55,7 @@ class TorchRuntime:
         frames = torch.zeros((), device=self.device).expand(1, 1, self.config.backbone.channels, height, width)
         return self.detector.initial_state(frames)
 
-    def step(self, frame: Frame, state: State, dt: float) -> tuple[DenseRows, State]:
+    def step(self, frame: Histogram, state: State, dt: float) -> tuple[DenseRows, State]:
         pixels = torch.from_numpy(frame if frame.flags.writeable else frame.copy()).to(self.device)
         with torch.inference_mode():
             predictions, state = self.detector(pixels[None, None], state, dt)
@@ -78,7 +76,7 @@ class TorchRuntime:
 
 
 def state_names(state: State) -> list[str]:
-    """`state_STAGE_NUMBER` of every tensor, in order; the names in exported files too."""
+    """`state_STAGE_NUMBER` for every tensor, in order; exported files use the same names."""
     return [f"state_{stage}_{number}" for stage, layer in enumerate(state) for number in range(len(layer))]
 
 
@@ -91,14 +89,14 @@ def check_names(where: str, arrays: Mapping[str, np.ndarray], names: list[str]) 
 def open_runtime(
     weights: Path | str | Detector, runtime: RuntimeName = "torch", device: str = "cpu", threads: int | None = None
 ) -> Runtime:
-    """What steps the detector of a weights file or name (torch) or of a file of `saccade export`; threads: None = as the runtime likes."""
+    """Runtime of a Detector, weights file or name (torch), or of a file of `saccade export`; threads=None: the runtime's default."""
     if runtime not in get_args(RuntimeName):
         raise InputError(f"unknown runtime={runtime!r}; expected one of {', '.join(get_args(RuntimeName))}")
     if threads is not None and threads < 1:
         raise InputError(f"threads={threads} must be at least 1, or None to leave the choice to the runtime")
     if runtime == "torch":
         if threads is not None:
-            torch.set_num_threads(threads)  # torch knows only a number for the whole process
+            torch.set_num_threads(threads)  # for the whole process: torch has no other setting
         return TorchRuntime(weights.to(device).eval() if isinstance(weights, Detector) else load_detector(weights, device))
     if isinstance(weights, Detector):
         raise InputError(f"runtime {runtime} runs a file: write it with saccade.export.graph.export_detector, or take runtime torch")

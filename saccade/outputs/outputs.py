@@ -1,4 +1,4 @@
-"""DETECTIONS -> FILES: several at once, each whole at the end, and readable up to where a run was cut off."""
+"""DETECTIONS -> FILES: several at once, kinds by suffix; each gets its name when it is complete, and is readable if the run is cut off."""
 
 import io
 import os
@@ -11,16 +11,17 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float32, Float64, UInt8
+from jaxtyping import Float32
 
-from saccade.types import Boxes, Detections, InputError
+from saccade.representation.histogram import Histogram
+from saccade.types import Detections, InputError
 
-Histogram = UInt8[np.ndarray, "channels H W"]
-Look = Callable[[], Histogram]  # the events that the detections were found in; made when asked for, because a video leaves frames out
+SUFFIXES = (".mp4", ".jsonl", ".csv", ".json", ".npy", ".mcap", ".rrd")
+Look = Callable[[], Histogram]  # makes the frame that the detections were found in; called only if it is drawn
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RunInfo:
     """What an output says about the run as a whole."""
 
     recording: str  # name of the file
@@ -28,51 +29,51 @@ class Run:
     height: int
     classes: tuple[str, ...]
     rate_hz: float
-    start_us: int  # what is detected of the recording
+    start_us: int  # the part of the recording that is detected
     end_us: int
     slow: float = 1.0  # slow motion of videos
 
 
-class Output(ABC):
-    """One file. It grows as NAME.part.SUFFIX, which the readers of its suffix open at any time, and gets its name when it is whole.
+class OutputWriter(ABC):
+    """One file. It grows as NAME.part.SUFFIX, which the readers of its suffix open at any time, and gets its name when it is complete.
 
-    Whoever is interrupted or runs out of space calls `stop`: the file stays NAME.part.SUFFIX, so that a part is never taken for a whole.
+    After an interrupt or with a full disk, `stop` leaves NAME.part.SUFFIX, so that a part is never taken for a complete file.
     """
 
     wants_frames: ClassVar[bool] = False
 
-    def __init__(self, path: Path, run: Run) -> None:
+    def __init__(self, path: Path, run: RunInfo) -> None:
         self.path, self.run = path, run
         self.part = path.with_name(f"{path.stem}.part{path.suffix}")
 
     @abstractmethod
     def write(self, detections: Detections, look: Look | None = None) -> None:
-        """The next frame's detections; LOOK for those who draw them."""
+        """Add the next frame's detections; LOOK gives the frame to those who draw it."""
 
     @abstractmethod
     def end(self) -> None:
         """Write what closes the file, and release it. After a failed write, as much as there is space for."""
 
     def finish(self) -> None:
-        """All was written: the file gets its name."""
+        """Everything was written: the file gets its name."""
         self.end()
         os.replace(self.part, self.path)
 
     def stop(self) -> None:
-        """Cut off: the part stays, readable."""
+        """The run was cut off: the part stays, readable."""
         with suppress(OSError):  # the disk is full; what fitted is there
             self.end()
 
 
 class Records:
-    """A file that grows by whole records: one that doesn't fit is taken back, so that the file never ends in half of one."""
+    """A file that grows by whole records: one that doesn't fit on the disk is taken back, so the file never ends in half of one."""
 
     def __init__(self, path: Path) -> None:
         self.file = open_to_write(path)
         self.size = 0
 
     def append(self, record: bytes) -> None:
-        """Unbuffered: what was written is with the system, and survives the end of this process."""
+        """Unbuffered: it survives the end of this process."""
         try:
             self.overwrite(self.size, record)
         except OSError:
@@ -81,7 +82,7 @@ class Records:
         self.size += len(record)
 
     def overwrite(self, start: int, record: bytes) -> None:
-        """Put RECORD at START; bytes that are there already take no new space."""
+        """Put RECORD at START; overwriting existing bytes takes no new space."""
         self.file.seek(start)
         rest = memoryview(record)
         while rest:
@@ -95,9 +96,9 @@ class Records:
 
 
 class Outputs:
-    """Several outputs as one: leaving the block finishes them; an error or Ctrl-C inside leaves each as a readable part."""
+    """Several outputs as one: leaving the block completes them; an error or Ctrl-C inside leaves each as a readable part."""
 
-    def __init__(self, outputs: Sequence[Output]) -> None:
+    def __init__(self, outputs: Sequence[OutputWriter]) -> None:
         self.outputs = list(outputs)
 
     @property
@@ -108,20 +109,20 @@ class Outputs:
         for output in self.outputs:
             try:
                 output.write(detections, look)
-            except BrokenPipeError:  # whoever read has enough
+            except BrokenPipeError:  # the reader of standard output has closed it
                 raise
             except OSError as error:
                 raise InputError(f"{output.path}: can't go on writing at {detections.time_us / 1e6:.3f} s ({error.strerror})") from error
 
     def discard(self) -> None:
-        """Nothing was written, and nothing will be."""
+        """Remove the parts: the run couldn't begin."""
         for output in self.outputs:
             output.stop()
             output.part.unlink(missing_ok=True)
 
     @property
     def parts(self) -> list[Path]:
-        """What a run that was cut off has left."""
+        """Files that a run that was cut off has left."""
         return [output.part for output in self.outputs if output.part.exists()]
 
     def __enter__(self) -> "Outputs":
@@ -141,6 +142,39 @@ class Outputs:
             raise failed
 
 
+def check_outputs(paths: Sequence[Path], recording: Path, overwrite: bool) -> None:
+    """Before anything is computed: known suffixes, no file twice, none that exists unless it may be overwritten."""
+    for path in paths:
+        if str(path) == "-":
+            continue
+        if path.suffix.lower() not in SUFFIXES:
+            raise InputError(f"{path}: unknown suffix {path.suffix!r}; expected {', '.join(SUFFIXES)}, or - for a pipe")
+        if paths.count(path) > 1 or path.resolve() == recording.resolve():
+            raise InputError(f"{path}: named twice, or the recording itself; every file of --out needs a name of its own")
+        if path.exists() and (not overwrite or path.is_dir()):
+            raise InputError(f"{path}: exists already; give another name, or --overwrite to replace it")
+
+
+def open_outputs(paths: Sequence[Path], run: RunInfo) -> Outputs:
+    """Writers by suffix, - for standard output; if one can't be opened, none is."""
+    from saccade.outputs.tables import CocoWriter, CsvWriter, JsonLinesWriter, PropheseeWriter, StandardOutputWriter
+    from saccade.outputs.video import VideoWriter
+    from saccade.outputs.viewer_logs import McapWriter, RrdWriter
+
+    kinds: dict[str, type[OutputWriter]] = {
+        ".mp4": VideoWriter, ".jsonl": JsonLinesWriter, ".csv": CsvWriter, ".json": CocoWriter, ".npy": PropheseeWriter,
+        ".mcap": McapWriter, ".rrd": RrdWriter,
+    }  # fmt: skip
+    outputs = Outputs([])
+    try:
+        for path in paths:
+            outputs.outputs.append(StandardOutputWriter(path, run) if str(path) == "-" else kinds[path.suffix.lower()](path, run))
+    except BaseException:
+        outputs.discard()
+        raise
+    return outputs
+
+
 def open_to_write(path: Path) -> io.FileIO:
     """Unbuffered, emptied if it exists."""
     try:
@@ -150,16 +184,7 @@ def open_to_write(path: Path) -> io.FileIO:
 
 
 def decimals(values: Float32[np.ndarray, "..."]) -> Any:
-    """Nested lists of the shortest numbers that are these as float32: 0.1, where Python would write 0.10000000149011612."""
+    """Nested lists of the shortest decimals that read back as the same float32: 0.1, where Python would write 0.10000000149011612."""
     flat = np.array([float(str(value)) for value in values.ravel()], np.float64)
     nested: Any = flat.reshape(values.shape).tolist()
     return nested
-
-
-def sized(boxes: Boxes) -> Float64[np.ndarray, "n 4"]:
-    """Corners -> left, top, width, height, with the fewest digits that give the corners back as float32."""
-    corners = np.array(decimals(boxes), np.float64).reshape(-1, 4)
-    low, size = corners[:, :2], corners[:, 2:] - corners[:, :2]
-    rounded = size.round(9)
-    same = (low + rounded).astype(np.float32) == boxes[:, 2:]
-    return np.concatenate((low, np.where(same, rounded, size)), axis=1)

@@ -1,23 +1,30 @@
-"""Frames -> an H.264 video that browsers play."""
+"""FRAMES -> H.264 VIDEOS that browsers play: plain, or with boxes, tracks and a time axis; the latter plays even if the run was killed."""
 
+import io
+import struct
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from saccade.files import replacing
+from saccade.outputs.outputs import Look, OutputWriter, RunInfo, open_to_write
+from saccade.outputs.overlay import Overlay
 from saccade.outputs.picture import colours, enlarge
 from saccade.representation.frames import Frame
-from saccade.types import InputError
+from saccade.types import Detections, InputError
 
 FASTEST_FPS = 60  # players drop frames above this
+CLOCK_HZ = 90_000  # unit of presentation times: each picture is shown at its own time, also when the rate changes
+KEYFRAME_EVERY = 60
+# Fragments of half a second while it is written, an ordinary index at the end.
+MUXING = {"movflags": "hybrid_fragmented", "frag_duration": "500000", "flush_packets": "1"}
+ENCODING = {"crf": "20", "preset": "veryfast", "tune": "zerolatency"}  # no frames held back: they would be lost if the process is killed
 
 
 def write_video(path: Path, frames: Iterator[Frame], frames_per_second: float) -> int:
     """Write all frames, one picture each, and return how many there were."""
-    try:
-        import av
-    except ImportError as error:
-        raise InputError(f'{path}: writing a video needs PyAV; `pip install "saccade[video]"`') from error
+    av = _pyav(path)
     written = 0
     with replacing(path) as temporary, av.open(str(temporary), "w", format="mp4") as container:
         stream = container.add_stream("libx264", rate=Fraction(frames_per_second).limit_denominator(1000))
@@ -34,3 +41,103 @@ def write_video(path: Path, frames: Iterator[Frame], frames_per_second: float) -
             raise InputError(f"{path}: no frame to write; the recording or the chosen piece of it is empty")
         container.mux(stream.encode())
     return written
+
+
+class VideoWriter(OutputWriter):
+    """Plays at the recording's speed, or `run.slow` times slower; at more than 60 frames a second some are left out."""
+
+    wants_frames = True
+
+    def __init__(self, path: Path, run: RunInfo) -> None:
+        super().__init__(path, run)
+        self.av = _pyav(path)
+        self.overlay = Overlay(run)
+        self.sink = _VideoFile(open_to_write(self.part))
+        self.container = self.av.open(self.sink, "w", format="mp4", options=MUXING)
+        self.stream = self.container.add_stream("libx264", rate=FASTEST_FPS, options=ENCODING)
+        self.stream.pix_fmt = "yuv420p"
+        self.stream.codec_context.time_base = Fraction(1, CLOCK_HZ)
+        self.stream.codec_context.gop_size = KEYFRAME_EVERY
+        self.first_us: int | None = None
+        self.shown = -CLOCK_HZ  # time of the newest picture
+
+    def write(self, detections: Detections, look: Look | None = None) -> None:
+        if look is None:
+            raise InputError(f"{self.path}: a video needs the frame of each Detections")
+        self.first_us = detections.time_us if self.first_us is None else self.first_us
+        time = round((detections.time_us - self.first_us) * self.run.slow * CLOCK_HZ / 1e6)
+        if (time - self.shown) * FASTEST_FPS < CLOCK_HZ * 0.99:  # tolerance for rounded times
+            self.overlay.remember(detections)
+            return
+        picture = self.overlay.draw(colours(look()), detections)
+        if not self.stream.codec_context.is_open:
+            self.stream.height, self.stream.width = picture.shape[:2]
+        image = self.av.VideoFrame.from_ndarray(picture, format="rgb24")
+        image.pts, image.time_base = time, Fraction(1, CLOCK_HZ)
+        self.shown = time
+        self.container.mux(self.stream.encode(image))
+        self.sink.check()
+
+    def end(self) -> None:
+        if self.stream.codec_context.is_open:
+            self.container.mux(self.stream.encode(None))
+        self.container.close()
+        self.sink.close()
+        self.sink.check()
+
+
+class _VideoFile:
+    """The file that the muxer writes to. After the disk was full nothing more is written, and it is cut after the last whole fragment."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        self.file = file
+        self.error: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        """Never raises, because the muxer's C code would lose the reason: `check` raises it."""
+        written = 0
+        while self.error is None and written < len(data):
+            try:
+                written += self.file.write(memoryview(data)[written:])
+            except OSError as error:
+                self.error = error
+        return len(data)
+
+    def check(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self.file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def close(self) -> None:
+        if self.error is not None:
+            self.file.truncate(whole_fragments(self.file))
+        self.file.close()
+
+
+def whole_fragments(file: BinaryIO | io.FileIO) -> int:
+    """Length of an mp4 file up to the end of its last whole fragment. It consists of boxes (length, name); moof and mdat are a fragment."""
+    size = file.seek(0, 2)
+    end, kept, names = 0, 0, set()
+    while end + 8 <= size:
+        file.seek(end)
+        length, name = struct.unpack(">I4s", file.read(8))
+        end += length
+        if length < 8 or end > size:
+            break
+        names.add(name)
+        if name == b"mdat" or b"moof" not in names:
+            kept = end
+    return kept
+
+
+def _pyav(path: Path) -> Any:
+    try:
+        import av
+    except ImportError as error:
+        raise InputError(f'{path}: writing a video needs PyAV; `pip install "saccade[video]"`') from error
+    return av

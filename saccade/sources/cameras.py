@@ -1,6 +1,6 @@
-"""LIVE CAMERAS -> PORTIONS OF EVENTS, through the package of their maker.
+"""LIVE CAMERAS -> PORTIONS OF EVENTS, through their makers' packages.
 
-Written from the makers' documentation; no camera was there to test it with. The packages are imported when a camera is opened.
+Written from the makers' documentation, untested with real cameras. The packages are imported when a camera is opened.
 """
 
 import time
@@ -13,11 +13,11 @@ from saccade.sources.open import Source
 from saccade.types import Events, InputError
 
 PORTION_US = 2_000
-IDLE_S = 0.0005  # between two looks at a camera that has nothing new
+IDLE_S = 0.0005  # poll interval while a camera has no new events
 
 
-class Prophesee(Source):
-    """A camera of Prophesee through Metavision's `EventsIterator`; SERIAL "" is the first one found."""
+class PropheseeCamera(Source):
+    """A Prophesee camera through Metavision's `EventsIterator`; SERIAL "" is the first one found."""
 
     def __init__(self, serial: str = "", portion_us: int = PORTION_US) -> None:
         try:
@@ -35,16 +35,16 @@ class Prophesee(Source):
         self.serial = serial
 
     def __iter__(self) -> Iterator[Events]:
-        for rows in self._iterator:  # also while nothing happens: then of length 0
+        for rows in self._iterator:  # of length 0 while there are no events
             if self.closed:
                 return
-            yield _columns(rows["t"], rows["x"], rows["y"], rows["p"], self.width, self.height)
+            yield _copied(rows["t"], rows["x"], rows["y"], rows["p"], self.width, self.height)
 
     def __repr__(self) -> str:
         return f"prophesee:{self.serial}"
 
 
-class IniVation(Source):
+class IniVationCamera(Source):
     """A DVS or DAVIS through dv-processing's capture; SERIAL "" is the first one found."""
 
     def __init__(self, serial: str = "") -> None:
@@ -67,17 +67,17 @@ class IniVation(Source):
                 time.sleep(IDLE_S)
                 continue
             rows = batch.numpy()
-            yield _columns(rows["timestamp"], rows["x"], rows["y"], rows["polarity"], self.width, self.height)
+            yield _copied(rows["timestamp"], rows["x"], rows["y"], rows["polarity"], self.width, self.height)
 
     def __repr__(self) -> str:
         return f"inivation:{self.serial}"
 
 
 def open_camera(maker: str, serial: str) -> Source:
-    return Prophesee(serial) if maker == "prophesee" else IniVation(serial)
+    return PropheseeCamera(serial) if maker == "prophesee" else IniVationCamera(serial)
 
 
-def _columns(t: Any, x: Any, y: Any, p: Any, width: int, height: int) -> Events:
-    """Copies: the packages use their buffers again."""
+def _copied(t: Any, x: Any, y: Any, p: Any, width: int, height: int) -> Events:
+    """The packages reuse their buffers."""
     pixels = (np.array(x, np.uint16), np.array(y, np.uint16))
     return Events(np.array(t, np.int64), *pixels, np.asarray(p) > 0, width, height)

@@ -1,7 +1,7 @@
 """FILE, PIPE, NETWORK, CAMERA -> PORTIONS OF EVENTS: what `Stream.run` takes. `open_source` opens any by name.
 
-A source is an iterable of Events. If it has `live = True` the stream reads it in a thread; `patient = True` says that it can be kept
-waiting without losing anything, `speed` how fast its time passes; `lost` and `bad` count packets; `close()` ends it.
+A source is an iterable of Events. `live = True`: the stream reads it in a thread. `patient = True`: it can be paused without losing
+events. `speed`: event time per wall-clock time. `lost` and `bad` count packets; `close()` ends it.
 """
 
 import logging
@@ -18,24 +18,24 @@ from urllib.parse import urlsplit
 
 from saccade.events.open import open_events
 from saccade.events.reader import Reader
-from saccade.sources.packets import HEADER, MAGIC, MOST_BYTES, Sequence, decode, length_of
+from saccade.sources.packets import HEADER, MAGIC, MOST_BYTES, SequenceNumbers, decode, length_of
 from saccade.types import Events, Faults, InputError
 
 log = logging.getLogger("saccade")
 
-ADVICE = 'find out what the sender does, or skip such packets with faults="skip"'
+ADVICE = 'check the sender, or skip such packets with faults="skip"'
 LOOPBACK = "127.0.0.1"
-LOOK_S = 0.1  # how often a source that hears nothing looks whether it was closed
-TOGETHER = 64  # datagrams that become one portion if they are there already
+POLL_S = 0.1  # poll interval for noticing close()
+MOST_JOINED = 64  # waiting datagrams that become one portion
 
 
 class Source:
-    """What the sources share: they end by `close` or `with`."""
+    """Base of the live sources: ended by `close()`, or by leaving a `with` block."""
 
     live = True
     patient = False
     closed = False
-    lost = bad = 0  # packets that never came, and that were damaged and left out
+    lost = bad = 0  # packets that never arrived; packets that were damaged and left out
 
     def __iter__(self) -> Iterator[Events]:
         raise NotImplementedError
@@ -51,7 +51,7 @@ class Source:
 
 
 class Replay(Source):
-    """A recording, a simulation or any other source of ordered events at SPEED times its own pace: as if a camera saw it now."""
+    """Ordered events of a recording or simulation, at SPEED times real time, as a camera would deliver them."""
 
     patient = True
 
@@ -74,9 +74,9 @@ class Replay(Source):
                 first = last
 
     def _sleep_until(self, due_s: float) -> bool:
-        """False if it was closed meanwhile."""
+        """False if the source was closed in the meantime."""
         while (left_s := due_s - time.perf_counter()) > 0 and not self.closed:
-            time.sleep(min(left_s, LOOK_S))
+            time.sleep(min(left_s, POLL_S))
         return not self.closed
 
     def close(self) -> None:
@@ -89,27 +89,27 @@ class Replay(Source):
 
 
 class Pipe(Source):
-    """Packets (`saccade.sources.packets`) from standard input, or from any other file number."""
+    """Packets (`saccade.sources.packets`) from standard input, or from any other file descriptor."""
 
     patient = True
 
     def __init__(self, number: int | None = None, *, faults: Faults = "raise", name: str = "standard input") -> None:
         self.number, self.faults, self.name = sys.stdin.fileno() if number is None else number, faults, name
-        self.bad = 0  # times that something was no whole packet, with faults="skip"
+        self.bad = 0  # damaged or incomplete packets, with faults="skip"
 
     def __iter__(self) -> Iterator[Events]:
-        held, place = b"", 0  # never more than a packet and a read
+        held, place = b"", 0  # at most one packet and one read
         while not self.closed:
-            if not select.select([self.number], [], [], LOOK_S)[0]:
+            if not select.select([self.number], [], [], POLL_S)[0]:
                 continue
             data = os.read(self.number, 1 << 18)
             held += data
             found, used = [], 0
             try:
-                for events, used in self._packets(held, place):  # noqa: B007  how far it got is needed below
+                for events, used in self._packets(held, place):  # noqa: B007  the last value is used below
                     if events is not None:
                         found.append(events)
-            finally:  # what came before a damaged packet is good
+            finally:  # packets before a damaged one are good
                 yield from joined(found)
             held, place = held[used:], place + used
             if not data:
@@ -118,7 +118,7 @@ class Pipe(Source):
                 return
 
     def _packets(self, held: bytes, place: int) -> Iterator[tuple[Events | None, int]]:
-        """Every whole packet, and where it ends; None for what is none. PLACE: of the first byte, for messages."""
+        """Events of every whole packet (None if it is damaged) and where it ends in HELD. PLACE: position of HELD in the stream."""
         start = 0
         while len(held) - start >= HEADER.size:
             events = None
@@ -130,7 +130,7 @@ class Pipe(Source):
             except InputError as error:
                 self._fault(f"the packet at byte {place + start:,} {error}")
                 following = held.find(MAGIC, start + 1)
-                length = (following if following > 0 else len(held) - len(MAGIC) + 1) - start  # the magic may have begun at the end
+                length = (following if following > 0 else len(held) - len(MAGIC) + 1) - start  # a magic may begin in the last bytes
             start += length
             yield events, start
 
@@ -144,7 +144,7 @@ class Pipe(Source):
 
 
 class Tcp(Pipe):
-    """Packets of the one connection that comes in first; on this machine only, unless HOST says otherwise (an empty one: every network)."""
+    """Packets of the first connection. HOST: the address to listen on, by default this machine's only; "" is every network."""
 
     def __init__(self, port: int, host: str = LOOPBACK, *, faults: Faults = "raise") -> None:
         self._listener = _bound(socket.SOCK_STREAM, host, port)
@@ -154,7 +154,7 @@ class Tcp(Pipe):
 
     def __iter__(self) -> Iterator[Events]:
         while not self.closed:
-            if select.select([self._listener], [], [], LOOK_S)[0]:
+            if select.select([self._listener], [], [], POLL_S)[0]:
                 connection, _ = self._listener.accept()
                 with connection:
                     self.number = connection.fileno()
@@ -167,10 +167,10 @@ class Tcp(Pipe):
 
 
 class Udp(Source):
-    """One packet a datagram, of the sender that was heard first; `lost` counts those that never came.
+    """One packet per datagram, from the first sender only; `lost` counts missing ones.
 
-    Anybody can send to a port: what doesn't begin as a packet is no fault of the sender. It is counted as `bad` and left out, whatever
-    FAULTS says of packets that are damaged.
+    Anybody can send to a port: a datagram without our magic isn't the sender's fault. It is counted as `bad` and left out, whatever
+    FAULTS says about damaged packets.
     """
 
     def __init__(self, port: int, host: str = LOOPBACK, *, faults: Faults = "skip") -> None:
@@ -180,15 +180,15 @@ class Udp(Source):
         self._socket.setblocking(False)
         self.port = int(self._socket.getsockname()[1])
         self.name = f"udp://{host}:{self.port}"
-        self.sequence = Sequence()
+        self.sequence = SequenceNumbers()
         self.strangers = 0  # packets of other senders
         self._sender: Any = None
 
     def __iter__(self) -> Iterator[Events]:
         with self._socket:
             while not self.closed:
-                if select.select([self._socket], [], [], LOOK_S)[0]:
-                    yield from joined([events for events in (self._receive() for _ in range(TOGETHER)) if events is not None])
+                if select.select([self._socket], [], [], POLL_S)[0]:
+                    yield from joined([events for events in (self._receive() for _ in range(MOST_JOINED)) if events is not None])
 
     def _receive(self) -> Events | None:
         try:
@@ -202,7 +202,7 @@ class Udp(Source):
             number, events = decode(packet)
         except InputError as error:
             is_packet = packet.startswith(MAGIC)
-            if not is_packet and not self.bad:  # once: noise may come thousands of times a second
+            if not is_packet and not self.bad:  # logged once: there may be thousands a second
                 log.warning("%s: a datagram from %s:%s is left out: it %s", self.name, *sender[:2], error)
             if is_packet and self.faults == "raise":
                 raise InputError(f"{self.name}: a packet from {sender[0]} {error}; {ADVICE}") from error
@@ -218,7 +218,7 @@ class Udp(Source):
 
 
 def joined(portions: list[Events]) -> list[Events]:
-    """As one portion, if there are any and all are of one sensor: each costs the stream a little."""
+    """One portion, if all are from one sensor size: every portion costs the stream a little."""
     sensors = {(one.width, one.height) for one in portions}
     return [Events.join(portions)] if len(sensors) == 1 else portions
 
@@ -237,12 +237,12 @@ def _bound(kind: socket.SocketKind, host: str, port: int) -> socket.socket:
 def open_source(name: Path | str, *, speed: float | None = None, faults: Faults = "raise", **opening: Any) -> "Source | Reader":
     """Any source by its name.
 
-    drive.raw                        a file, as fast as it can be read, or at SPEED times its own pace (1 = as a camera would)
-    -                                packets from standard input
-    tcp://127.0.0.1:7777, tcp://:7777   packets of a connection; without a host from this machine only, tcp://0.0.0.0:7777 from every one
-    udp://127.0.0.1:7777                packets of datagrams
-    prophesee:, prophesee:SERIAL     a live camera through Metavision
-    inivation:, inivation:SERIAL     a live camera through dv-processing
+    drive.raw                          a file, as fast as it can be read, or at SPEED times real time
+    -                                  packets from standard input
+    tcp://127.0.0.1:7777, tcp://:7777  packets of one connection; without a host from this machine only, tcp://0.0.0.0:7777 from any
+    udp://127.0.0.1:7777               packets in datagrams
+    prophesee:, prophesee:SERIAL       a live camera through Metavision
+    inivation:, inivation:SERIAL       a live camera through dv-processing
     OPENING: options of `open_events`.
     """
     text = str(name)

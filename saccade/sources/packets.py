@@ -1,4 +1,4 @@
-"""EVENTS <-> BYTES on a wire: the packets that `stdin`, TCP and UDP sources read.
+"""EVENTS <-> PACKETS: the byte format that standard input, TCP and UDP sources read.
 
 A packet is a header of 36 bytes and COUNT events of 8 bytes each, all little-endian:
 
@@ -14,7 +14,7 @@ A packet is a header of 36 bytes and COUNT events of 8 bytes each, all little-en
 | 28 | int64 | base, in microseconds |
 | 36 | ... | events: uint32 time since base in microseconds, uint16 x, uint16 y + 32,768 if brighter |
 
-Nothing is larger than a packet may be, so a reader needs memory for one packet, whatever a stranger sends.
+A packet's size is limited, so a reader needs memory for one packet only, whatever is sent to it.
 """
 
 import struct
@@ -33,7 +33,7 @@ MOST_EVENTS = 1 << 16
 MOST_BYTES = HEADER.size + MOST_EVENTS * EVENT.itemsize
 LONGEST_SIDE = (1 << 15) - 1
 BRIGHTER = 1 << 15
-EARLIEST_US, LATEST_US = -(1 << 60), 1 << 60  # sums with what a packet may add stay inside int64
+EARLIEST_US, LATEST_US = -(1 << 60), 1 << 60  # base + time of an event can't overflow int64
 
 
 def encode(events: Events, sequence: int = 0) -> bytes:
@@ -57,7 +57,7 @@ def packets(events: Events, most: int = 179, sequence: int = 0) -> Iterator[byte
 
 
 def length_of(header: bytes) -> int:
-    """Of the whole packet that begins with this header; InputError if it can't be one."""
+    """Bytes of the packet that begins with this header; InputError if the header isn't valid."""
     magic, _, _, count, width, height, _, _ = HEADER.unpack(header)
     if magic != MAGIC:
         raise InputError(f"begins with {magic!r}, expected {MAGIC!r}; is the sender of another version, or the stream out of step?")
@@ -77,7 +77,7 @@ def decode(packet: bytes) -> tuple[int, Events]:
     if zlib.crc32(memoryview(packet)[8:]) != checksum:
         raise InputError("is damaged: its checksum is wrong")
     if not EARLIEST_US <= base_us <= LATEST_US:
-        raise InputError(f"begins at {base_us} us, which no clock says")
+        raise InputError(f"begins at {base_us} us, expected at most 2^60 from zero")
     rows = np.frombuffer(packet, EVENT, offset=HEADER.size)
     y = rows["y"]
     return sequence, Events(
@@ -90,20 +90,20 @@ def _check_size(width: int, height: int) -> None:
         raise InputError(f"states a sensor of {width} x {height} pixels; expected sides from 1 to {LONGEST_SIDE}, {MOST_PIXELS:,} in all")
 
 
-class Sequence:
-    """Which numbers were missing, came twice, or out of order; a sender that was started again is believed after a few packets."""
+class SequenceNumbers:
+    """Counts lost and repeated packets; late ones are accepted, and a restarted sender after RESTARTED packets in a row."""
 
     REMEMBERED = 1024
-    BELIEVED = 8
+    RESTARTED = 8
 
     def __init__(self) -> None:
         self.lost = self.repeated = 0
         self._next: int | None = None
-        self._missing: dict[int, None] = {}  # the newest that may still come
-        self._again: tuple[int, int] = (-1, 0)  # number that a sender started anew would send next, how many fitted so far
+        self._missing: dict[int, None] = {}  # the newest missing numbers, which may still arrive
+        self._again: tuple[int, int] = (-1, 0)  # next number if the sender has restarted, and how many in a row have matched
 
     def is_new(self, number: int) -> bool:
-        """False for a packet that came before, or so late that nobody knows."""
+        """False for a packet that came before, or too late to tell."""
         ahead = 0 if self._next is None else (number - self._next) % (1 << 32)
         if ahead < 1 << 31:
             self.lost += ahead
@@ -118,7 +118,7 @@ class Sequence:
         else:
             expected, fitting = self._again
             self._again = (number + 1) % (1 << 32), fitting + 1 if number == expected else 1
-            if self._again[1] < self.BELIEVED:
+            if self._again[1] < self.RESTARTED:
                 self.repeated += 1
                 return False
             self._missing.clear()

@@ -9,7 +9,6 @@ from saccade.commands import data
 from saccade.datasets.check import check_dataset, shared_recordings
 from saccade.datasets.open import open_dataset
 from saccade.datasets.recording import Sampling
-from saccade.outputs.boxes import draw_boxes
 from saccade.simulate.dataset import DatasetConfig, write_dataset
 from saccade.types import InputError
 from tests.datasets.make import gen1_folder, labels_every, records, rvt_sequence
@@ -116,16 +115,3 @@ def test_prepare_as_a_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> 
     with pytest.raises(InputError, match="1 recordings couldn't be prepared"):
         data.prepare(root, tmp_path / "other", bins=2, processes=1)
     assert "left out: " in capsys.readouterr().out
-
-
-def test_boxes_are_drawn_on_a_copy_and_cut_at_the_border() -> None:
-    picture = np.full((20, 30, 3), 250, np.uint8)
-    boxes = np.array([[2, 3, 10, 12], [-5, -5, 3, 3], [40, 3, 50, 9], [28, 18, 90, 90]], np.float32)
-    drawn = draw_boxes(picture, boxes, np.array([0, 1, 2, 9]))
-    assert (picture == 250).all()
-    changed = (drawn != 250).any(axis=2)
-    assert changed[3, 2:10].all()
-    assert changed[11, 2:10].all()
-    assert not changed[4:11, 3:9].any()
-    assert changed[0, 0]
-    assert changed[19, 29]

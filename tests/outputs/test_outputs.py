@@ -1,10 +1,9 @@
 """Files of detections: what was written is read back, also after the run was cut off in the middle."""
 
 import json
-import os
 import resource
-import subprocess
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from saccade.datasets.labels import RawLabels, is_coco, is_label_csv, read_boxes, read_coco, read_csv
-from saccade.outputs.arrays import Boxes, Coco
-from saccade.outputs.outputs import Output, Outputs, Run
-from saccade.outputs.text import Csv, JsonLines, read_json_lines
+from saccade.outputs.outputs import SUFFIXES, Outputs, OutputWriter, RunInfo, check_outputs, open_outputs
+from saccade.outputs.tables import CocoWriter, CsvWriter, JsonLinesWriter, PropheseeWriter, read_json_lines
 from saccade.types import Detections, InputError
 
 CLASSES = ("car", "pedestrian, on foot", "two-wheeler")
-RUN = Run(recording="drive.raw", width=1280, height=720, classes=CLASSES, rate_hz=200, start_us=0, end_us=1_000_000)
-FILES: dict[str, type[Output]] = {"jsonl": JsonLines, "csv": Csv, "json": Coco, "npy": Boxes}
+RUN = RunInfo(recording="drive.raw", width=1280, height=720, classes=CLASSES, rate_hz=200, start_us=0, end_us=1_000_000)
+FILES: dict[str, type[OutputWriter]] = {"jsonl": JsonLinesWriter, "csv": CsvWriter, "json": CocoWriter, "npy": PropheseeWriter}
 
 pixel = st.floats(0, 1280, width=32)
 
@@ -54,6 +52,17 @@ def some(frames: int, seed: int = 0) -> list[Detections]:
         scores, classes = random.uniform(0, 1, count).astype(np.float32), random.integers(0, 3, count)
         result.append(Detections(boxes, scores, classes, 5000 * (frame + 1), random.integers(-1, 9, count)))
     return result
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """What a full disk does: no file of this process can grow beyond SIZE bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def write(path: Path, run: list[Detections]) -> Path:
@@ -173,29 +182,15 @@ def test_killed_the_part_is_readable(suffix: str, frames: int, kept: int, tmp_pa
         assert_same(read(left), run, tolerance=2e-4)
 
 
-WRITE = """
-import sys
-from pathlib import Path
-from saccade.outputs.outputs import Outputs
-from tests.outputs.test_outputs import FILES, RUN, some
-with Outputs([FILES[Path(name).suffix[1:]](Path(name), RUN) for name in sys.argv[1:]]) as outputs:
-    for one in some(5000):
-        outputs.write(one)
-"""
-
-
 def test_a_full_disk_leaves_readable_parts(tmp_path: Path) -> None:
     """No file may grow beyond 100 kB: each in turn is the one that can't go on, and the others end where it did."""
     run = some(5000)
     for suffix in FILES:
         paths = [tmp_path / f"{suffix}.{suffix}", tmp_path / f"with_{suffix}.npy"]
-        result = subprocess.run(
-            [sys.executable, "-c", WRITE, *map(str, paths)], capture_output=True, text=True, cwd=Path(__file__).parents[2],
-            env=os.environ | {"PYTHONPATH": "."}, timeout=120,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
-        )  # fmt: skip
-        assert "InputError" in result.stderr
-        assert "can't go on writing at" in result.stderr, result.stderr
+        refused = pytest.raises(InputError, match="can't go on writing at")
+        with largest_file(100_000), refused, Outputs([FILES[path.suffix[1:]](path, RUN) for path in paths]) as outputs:
+            for one in run:
+                outputs.write(one)
         part = tmp_path / f"{suffix}.part.{suffix}"
         assert not paths[0].exists()
         assert part.stat().st_size > 50_000
@@ -211,7 +206,7 @@ def test_a_full_disk_leaves_readable_parts(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="can't write there"):
-        JsonLines(tmp_path / "nowhere" / "a.jsonl", RUN)
+        JsonLinesWriter(tmp_path / "nowhere" / "a.jsonl", RUN)
 
 
 def test_a_damaged_line_is_named(tmp_path: Path) -> None:
@@ -219,3 +214,26 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
     path.write_text(path.read_text()[:-20])
     with pytest.raises(InputError, match="line 3"):
         list(read_json_lines(path))
+
+
+def test_all_outputs_are_opened_or_none(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="can't write there"):
+        open_outputs([tmp_path / "a.jsonl", tmp_path / "nowhere" / "a.csv"], RUN)
+    assert not list(tmp_path.iterdir())
+    with open_outputs([tmp_path / f"a.{suffix}" for suffix in FILES], RUN) as outputs:
+        assert [type(output) for output in outputs.outputs] == list(FILES.values())
+        assert {f".{suffix}" for suffix in FILES} <= set(SUFFIXES)
+
+
+def test_outputs_are_checked_before_anything_is_computed(tmp_path: Path) -> None:
+    there = tmp_path / "there.csv"
+    there.touch()
+    for paths, message in (
+        ([tmp_path / "a.txt"], "unknown suffix"),
+        ([tmp_path / "a.csv", tmp_path / "a.csv"], "named twice"),
+        ([tmp_path / "drive.npy"], "the recording itself"),
+        ([there], "exists already"),
+    ):
+        with pytest.raises(InputError, match=message):
+            check_outputs(paths, tmp_path / "drive.npy", overwrite=False)
+    check_outputs([there, Path("-"), tmp_path / "A.MP4"], tmp_path / "drive.npy", overwrite=True)

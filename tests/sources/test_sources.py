@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import saccade
 from saccade.events.write import write_events
 from saccade.sources.open import Pipe, Replay, Tcp, Udp, open_source
-from saccade.sources.packets import HEADER, MOST_BYTES, MOST_EVENTS, Sequence, decode, encode, length_of, packets
+from saccade.sources.packets import HEADER, MOST_BYTES, MOST_EVENTS, SequenceNumbers, decode, encode, length_of, packets
 from saccade.stream.live import LiveSettings
 from saccade.stream.stream import Stream
 from saccade.types import Events, InputError
@@ -64,13 +64,13 @@ def test_what_does_not_fit_is_named() -> None:
 
 
 def test_lost_repeated_and_reordered_packets_are_told_apart() -> None:
-    sequence = Sequence()
+    sequence = SequenceNumbers()
     assert [sequence.is_new(number) for number in (7, 8, 12, 10, 10, 8, 13)] == [True, True, True, True, False, False, True]
     assert (sequence.lost, sequence.repeated) == (2, 2)
-    wrapped = Sequence()
+    wrapped = SequenceNumbers()
     assert all(wrapped.is_new(number % (1 << 32)) for number in range((1 << 32) - 3, (1 << 32) + 3))
     assert wrapped.lost == 0
-    restarted = Sequence()
+    restarted = SequenceNumbers()
     assert all(restarted.is_new(number) for number in range(100))
     assert [restarted.is_new(number) for number in range(20)] == [False] * 7 + [True] * 13
 

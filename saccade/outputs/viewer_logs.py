@@ -1,17 +1,17 @@
-"""DETECTIONS + FRAMES -> MCAP for Foxglove: pictures of the events on /events, boxes over them on /detections."""
+"""DETECTIONS + FRAMES -> LOGS FOR VIEWERS: .mcap for Foxglove, .rrd for Rerun; pictures of the events and boxes over them."""
 
 import base64
-import io
 import json
 from pathlib import Path
 from typing import Any
 
-from saccade.outputs.outputs import Histogram, Look, Output, Records, Run, decimals
-from saccade.outputs.overlay import label, track_colour
-from saccade.outputs.picture import colours
+import numpy as np
+
+from saccade.outputs.outputs import Look, OutputWriter, Records, RunInfo, decimals, open_to_write
+from saccade.outputs.picture import label, png, track_colour
 from saccade.types import Detections, InputError
 
-CHUNK = 1 << 18  # bytes; of a process that was killed, the last chunk is lost
+CHUNK = 1 << 18  # bytes; a killed process loses the last chunk
 LINE_LOOP = 2
 TIME = {"type": "object", "title": "time", "properties": {"sec": {"type": "integer"}, "nsec": {"type": "integer"}}}
 POINT = {"type": "object", "title": "foxglove.Point2", "properties": {"x": {"type": "number"}, "y": {"type": "number"}}}
@@ -23,7 +23,7 @@ def _objects(title: str, **properties: Any) -> dict[str, Any]:
 
 
 PAIRS = _objects("foxglove.KeyValuePair", key={"type": "string"}, value={"type": "string"})
-# What of Foxglove's well-known schemas is used here, under the names by which it knows them.
+# The fields of Foxglove's well-known schemas that are used here; Foxglove recognises the names.
 SCHEMAS = {
     "foxglove.CompressedImage": {
         "timestamp": TIME,
@@ -59,18 +59,18 @@ SCHEMAS = {
 TOPICS = {"/events": "foxglove.CompressedImage", "/detections": "foxglove.ImageAnnotations"}
 
 
-class Mcap(Output):
-    """Open it in Foxglove, add an Image panel, choose /events, and switch on the annotations of /detections."""
+class McapWriter(OutputWriter):
+    """For Foxglove: add an Image panel, choose /events, and switch on the annotations of /detections."""
 
     wants_frames = True
 
-    def __init__(self, path: Path, run: Run) -> None:
+    def __init__(self, path: Path, run: RunInfo) -> None:
         super().__init__(path, run)
         try:
             from mcap.writer import Writer
         except ImportError as error:
             raise InputError(f'{path}: writing MCAP needs the package mcap; `pip install "saccade[foxglove]"`') from error
-        self.stream = _Growing(Records(self.part))
+        self.stream = _RecordStream(Records(self.part))
         self.writer = Writer(self.stream, chunk_size=CHUNK)  # type: ignore[arg-type]
         self.writer.start(profile="", library="saccade")
         self.channels = {}
@@ -97,8 +97,42 @@ class Mcap(Output):
         self.writer.add_message(self.channels[topic], log_time=time_ns, publish_time=time_ns, data=content)
 
 
+class RrdWriter(OutputWriter):
+    """For Rerun, which writes in the background a few times a second: a killed process loses the last moments."""
+
+    wants_frames = True
+
+    def __init__(self, path: Path, run: RunInfo) -> None:
+        super().__init__(path, run)
+        try:
+            import rerun
+        except ImportError as error:
+            raise InputError(f'{path}: writing .rrd needs Rerun; `pip install "saccade[rerun]"`') from error
+        open_to_write(self.part).close()
+        self.rerun = rerun
+        self.log = rerun.RecordingStream("saccade")
+        self.log.save(str(self.part))
+
+    def write(self, detections: Detections, look: Look | None = None) -> None:
+        rerun = self.rerun
+        self.log.set_time("event_time", duration=np.timedelta64(detections.time_us, "us"))
+        if look is not None:
+            self.log.log("events", rerun.EncodedImage(contents=png(look()), media_type="image/png"))
+        tracks = [-1] * len(detections) if detections.tracks is None else detections.tracks.tolist()
+        boxes = rerun.Boxes2D(
+            array=detections.boxes,
+            array_format=rerun.Box2DFormat.XYXY,
+            labels=[label(detections, row, self.run.classes) for row in range(len(detections))],
+            colors=[track_colour(track) for track in tracks],
+        )
+        self.log.log("events/detections", boxes)
+
+    def end(self) -> None:
+        self.log.disconnect()
+
+
 def annotations(detections: Detections, classes: tuple[str, ...]) -> dict[str, Any]:
-    """A closed line and a text per box."""
+    """A closed line and a text for each box, as a foxglove.ImageAnnotations message."""
     time = _time(detections.time_us)
     tracks = [-1] * len(detections) if detections.tracks is None else detections.tracks.tolist()
     points, texts = [], []
@@ -131,16 +165,8 @@ def annotations(detections: Detections, classes: tuple[str, ...]) -> dict[str, A
     return {"circles": [], "points": points, "texts": texts}
 
 
-def png(frame: Histogram) -> bytes:
-    from PIL import Image
-
-    data = io.BytesIO()
-    Image.fromarray(colours(frame)).save(data, "png", compress_level=3)
-    return data.getvalue()
-
-
-class _Growing:
-    """Records as the stream that the writer of MCAP expects: each write is whole or taken back."""
+class _RecordStream:
+    """Records as the stream that mcap's Writer expects: each write is complete or taken back."""
 
     def __init__(self, records: Records) -> None:
         self.records = records
@@ -153,7 +179,7 @@ class _Growing:
         return self.records.size
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Records are unbuffered."""
 
 
 def _time(time_us: int) -> dict[str, int]:
