@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from saccade.datasets.open import Kind, open_dataset
+from saccade.datasets.open import Kind
 from saccade.training.settings import TrainingSettings, presets
 
 Data = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DATA", help="Folder of a data set; its splits train and val are used.")]
@@ -31,14 +31,12 @@ def train(
     Args:
         kind: What the data set is, where its content doesn't tell; before the preset: `saccade train DATA OUT --kind etram 1mpx`.
     """
-    from saccade.training.loop import Stopped, fit
+    from saccade import api
+    from saccade.training.loop import Stopped
     from saccade.training.processes import from_environment
-    from saccade.training.start import halving_of
 
-    halve = halving_of(settings)
-    training, validation = (open_dataset(data, split, kind, halve=halve) for split in ("train", "val"))
     try:
-        scores = fit(training, validation, out, settings)
+        scores = api.train(data, out, settings, kind=kind)
     except Stopped as stopped:
         print(f"{out}: {stopped}")
         raise KeyboardInterrupt from stopped
