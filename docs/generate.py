@@ -62,8 +62,8 @@ def reference() -> str:
     known = public()
     said = [
         "# Reference",
-        "Generated from the docstrings by `python -m docs.generate`. Everything here is an attribute of `saccade`; what needs torch is imported "
-        "when it is first asked for. Times are whole microseconds, boxes `left, top, right, bottom` in pixels of the sensor.",
+        "Generated from the docstrings by `python -m docs.generate`. Everything here is an attribute of `saccade`; what needs torch is "
+        "imported when it is first asked for. Times are whole microseconds, boxes `left, top, right, bottom` in pixels of the sensor.",
     ]
     for section, names in SECTIONS.items():
         said += [f"## {section}", *(entry(known[name]) for name in names)]
@@ -98,16 +98,14 @@ def columns(one: Public) -> list[str]:
     assert isinstance(one.node, ast.ClassDef)
     source = one.file.read_text()
     lines, rows = source.splitlines(), []
-    arrays = dict(re.findall(r"^(\w+) = \w+\[np\.ndarray, .*?  # (.*)$", source, re.MULTILINE))
-    dtypes = {
-        name: f"{kind.lower()} ({shape})"
-        for name, kind, shape in re.findall(r'^(\w+) = (\w+)\[np\.ndarray, "(.*?)"\]', source, re.MULTILINE)
-    }
+    aliases = re.findall(r'^(\w+) = (\w+)\[np\.ndarray, "(.*?)"\](?:  # (.*))?$', source, re.MULTILINE)
+    arrays = {name: (f"{kind.lower()} ({shape})", comment) for name, kind, shape, comment in aliases}
     for node in one.node.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             alias, _, rest = ast.unparse(node.annotation).partition(" | ")
-            comment = lines[node.lineno - 1].partition("# ")[2] or arrays.get(alias, "")
-            rows.append(f"| `{node.target.id}` | {dtypes.get(alias, alias)}{' or ' * bool(rest)}{rest} | {comment} |")
+            kind, meaning = arrays.get(alias, (alias, ""))
+            comment = lines[node.lineno - 1].partition("# ")[2] or meaning
+            rows.append(f"| `{node.target.id}` | {kind}{' or ' * bool(rest)}{rest} | {comment} |")
     return rows
 
 

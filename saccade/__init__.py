@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Detections", "Events", "InputError", "Labels", "Stream", "Window", "__version__", "evaluate", "frames", "load_detector", "open_dataset",
-    "open_events", "train", "windows",
+    "Detections", "Events", "InputError", "Labels", "Stream", "Window", "__version__", "evaluate", "frames", "load_detector",
+    "open_dataset", "open_events", "train", "windows",
 ]  # fmt: skip
 
 # Imported when they are asked for: torch takes two seconds, and reading a recording needs none of it.

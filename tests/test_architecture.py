@@ -1,4 +1,4 @@
-"""The tree: imports point one way, one name has one meaning, no optional package is needed to import, every extra that an error names exists."""
+"""The tree: imports point one way, a name has one meaning, importing needs no optional package, extras that errors name exist."""
 
 import ast
 import re

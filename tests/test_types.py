@@ -1,4 +1,4 @@
-"""Events: one length, the right types, and a piece is a source like a recording. Detections: what others use, and nothing lost on the way."""
+"""Events: one length, the right types, and a piece is a source like a recording. Detections: nothing is lost on the way to others."""
 
 import json
 import re
@@ -98,15 +98,7 @@ def test_coco_takes_the_results() -> None:
         "images": [{"id": 4}, {"id": 5}],
         "categories": [{"id": 1, "name": "car"}, {"id": 2, "name": "pedestrian"}],
         "annotations": [
-            {
-                "id": 1 + i,
-                "image_id": 4,
-                "category_id": r["category_id"],
-                "bbox": r["bbox"],
-                "area": r["bbox"][2] * r["bbox"][3],
-                "iscrowd": 0,
-            }
-            for i, r in enumerate(results)
+            {**result, "id": i, "area": result["bbox"][2] * result["bbox"][3], "iscrowd": 0} for i, result in enumerate(results, 1)
         ],
     }
     truth.createIndex()
