@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import saccade
 from saccade import cli
 
 ROOT = Path(__file__).parents[1]
@@ -68,7 +69,7 @@ def test_the_first_training_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for command in commands("docs/get-started.md"):
         if command.startswith("saccade "):
             run(command, monkeypatch)
-    assert {"streets.png", "run/final.safetensors", "scores/report.html"} <= {
+    assert {"streets_train.png", "run/final.safetensors", "scores/report.html"} <= {
         str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")
     }
 
@@ -97,6 +98,11 @@ def test_extras_of_get_started_exist() -> None:
     named = set(re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in table[1].splitlines())))
     assert named <= EXTRAS.keys()
     assert EXTRAS.keys() - named <= {"test", "oracles", "benchmarks"}  # of developers
+
+
+def test_one_version_everywhere() -> None:
+    assert f"\nversion: {saccade.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {saccade.__version__}\n" in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_links_lead_somewhere() -> None:
