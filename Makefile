@@ -7,7 +7,7 @@ FUZZ ?= 100000
 # Neighbours stay in one process, which makes once what they share.
 PARALLEL := -n 2 --dist worksteal
 
-.PHONY: demo test fast thorough fuzz bench clean
+.PHONY: demo test fast thorough fuzz bench docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/saccade demo --out demo
@@ -29,10 +29,17 @@ thorough: $(VENV)/installed
 fuzz: $(VENV)/installed
 	$(BIN)/python -m tests.fuzz --inputs $(FUZZ)
 
-# Every figure of the README, as ratios in one run.
+# Every figure of docs/speed.md, as ratios in one run.
 bench: $(VENV)/installed
 	$(PIP) install --constraint constraints.txt --editable ".[benchmarks]"
 	$(BIN)/python -m benchmarks
+
+# The site, in site/: pages of docs/, with the reference and the tree written anew.
+docs: $(VENV)/installed
+	$(PIP) install --constraint constraints.txt --editable ".[docs]"
+	$(BIN)/python -m docs.generate
+	$(BIN)/zensical build --clean --strict
+	rm -f site/generate.py
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -41,4 +48,4 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) demo site .mypy_cache .ruff_cache .pytest_cache

@@ -35,10 +35,9 @@ def main() -> None:
     notes = logging.StreamHandler()
     notes.setFormatter(logging.Formatter("note: %(message)s"))
     logging.getLogger("saccade").addHandler(notes)
+    about = (sys.modules["saccade"].__doc__ or "").partition("\n")[0]
     try:
-        tyro.extras.subcommand_cli_from_dict(
-            COMMANDS, prog="saccade", description=sys.modules["saccade"].__doc__, config=(tyro.conf.FlagCreatePairsOff,)
-        )
+        tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="saccade", description=about, config=(tyro.conf.FlagCreatePairsOff,))
     except InputError as error:
         print(f"saccade: {error}", file=sys.stderr)
         sys.exit(2)

@@ -1,11 +1,14 @@
 """The values that flow: events, windows of events, labels, detections, and the one error that bad input raises."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64, UInt16
+
+if TYPE_CHECKING:
+    import supervision
 
 Times = Int64[np.ndarray, "n"]  # microseconds
 Coordinates = UInt16[np.ndarray, "n"]  # pixels of the sensor, origin at the top left
@@ -114,6 +117,56 @@ class Detections:
     def __getitem__(self, which: "slice | np.ndarray") -> "Detections":
         tracks = None if self.tracks is None else self.tracks[which]
         return Detections(self.boxes[which], self.scores[which], self.classes[which], self.time_us, tracks)
+
+    def table(self, names: Sequence[str] | None = None) -> list[dict[str, Any]]:
+        """A plain row per box, best score first: `pandas.DataFrame(detections.table(detector.config.classes))`, csv.DictWriter, JSON.
+
+        NAMES: of the classes, by index; without them a class is its index. The track is None where no tracker gave one.
+        """
+        tracks = [None] * len(self) if self.tracks is None else self.tracks.tolist()
+        rows = zip(self.boxes.tolist(), self.scores.tolist(), self._named(names), tracks, strict=True)
+        return [
+            {"time_us": self.time_us, "x1": x1, "y1": y1, "x2": x2, "y2": y2, "score": score, "class": name, "track": track}
+            for (x1, y1, x2, y2), score, name, track in rows
+        ]
+
+    def to_coco(self, image_id: int, first_category: int = 1) -> list[dict[str, Any]]:
+        """COCO's result records, as pycocotools' `loadRes` takes them: `results += detections.to_coco(image_id)`.
+
+        FIRST_CATEGORY: id of class 0; 1 as in the files of `saccade detect --out boxes.json`, 0 where the labels count from 0.
+        """
+        left, top, right, bottom = self.boxes.astype(np.float64).T
+        sized = np.stack([left, top, right - left, bottom - top], axis=1)
+        return [
+            {"image_id": image_id, "category_id": index + first_category, "bbox": box, "score": score}
+            for box, index, score in zip(sized.tolist(), self.classes.tolist(), self.scores.tolist(), strict=True)
+        ]
+
+    def to_supervision(self, names: Sequence[str] | None = None) -> "supervision.Detections":
+        """For the annotators, zones and trackers of supervision: `sv.BoxAnnotator().annotate(image, detections.to_supervision())`.
+
+        NAMES: of the classes, by index; they become data["class_name"]. The time is metadata["time_us"].
+        """
+        try:
+            import supervision
+        except ImportError as error:
+            raise InputError('to_supervision needs the package supervision; `pip install "saccade-events[supervision]"`') from error
+        data: dict[str, Any] = {} if names is None else {"class_name": np.array(self._named(names), dtype=np.str_)}
+        return supervision.Detections(
+            xyxy=self.boxes.copy(),
+            confidence=self.scores.copy(),
+            class_id=self.classes.copy(),
+            tracker_id=None if self.tracks is None else self.tracks.copy(),
+            data=data,
+            metadata={"time_us": self.time_us},
+        )
+
+    def _named(self, names: Sequence[str] | None) -> list[Any]:
+        if names is None:
+            return self.classes.tolist()
+        if len(self) and not 0 <= int(self.classes.min()) <= int(self.classes.max()) < len(names):
+            raise InputError(f"Detections: classes up to {self.classes.max()}, but only {len(names)} names: {', '.join(names)}")
+        return [names[index] for index in self.classes.tolist()]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,12 +1,15 @@
-"""The tree is what DESIGN and README say: imports point one way, every file is named, no optional package is needed to import."""
+"""The tree: imports point one way, a name has one meaning, importing needs no optional package, extras that errors name exist."""
 
 import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+import saccade
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "saccade"
@@ -14,7 +17,7 @@ PACKAGE = ROOT / "saccade"
 # In the order in which data flows: a module imports only from its own layer or from those before it.
 LAYERS = [
     "types", "files", "machine", "pool", "config", "samples", "events", "representation", "model", "detection", "weights", "export",
-    "sources", "stream", "outputs", "simulate", "datasets", "evaluation", "training", "commands", "cli",
+    "sources", "stream", "outputs", "simulate", "datasets", "evaluation", "training", "api", "commands", "cli",
 ]  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -49,21 +52,57 @@ def test_events_need_no_torch(path: Path) -> None:
     assert not [name for name in imports(path) if name.split(".")[0] in ("torch", "matplotlib", "cv2")]
 
 
-def test_the_readme_prints_the_tree() -> None:
-    """Every module has its line, and every line its file."""
-    block = re.search(r"```\n(saccade/\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert block, "README.md has no tree: a code block that begins with saccade/"
-    named, folders = set(), [ROOT]
-    for line in block[1].splitlines():
-        depth = (len(line) - len(line.lstrip())) // 2
-        name = line.split()[0]
-        path = folders[depth] / name.rstrip("/")
-        assert path.exists(), f"README.md names {path.relative_to(ROOT)}, which isn't there"
-        folders = [*folders[: depth + 1], path]
-        named.add(path)
+# Names with two meanings, each with the reason why neither gives way.
+TWO_MEANINGS: dict[str, str] = {}
+
+
+def types_of(path: Path) -> set[str]:
+    """Public classes and type aliases of a module: CamelCase at its top level."""
+    names = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+    return {name for name in names if re.fullmatch(r"[A-Z]\w*[a-z]\w*", name)}
+
+
+def test_one_name_has_one_meaning() -> None:
+    homes: dict[str, list[str]] = {}
     for path in MODULES:
-        if path.name != "__init__.py":
-            assert path in named, f"README.md doesn't name {path.relative_to(ROOT)}"
+        for name in types_of(path):
+            homes.setdefault(name, []).append(str(path.relative_to(PACKAGE)))
+    several = {name: sorted(where) for name, where in homes.items() if len(where) > 1}
+    assert several.keys() <= TWO_MEANINGS.keys(), {name: where for name, where in several.items() if name not in TWO_MEANINGS}
+    assert TWO_MEANINGS.keys() <= several.keys(), "a name has one meaning by now: take it off the list"
+
+
+def test_every_module_says_what_it_is() -> None:
+    """The tree of docs/contributing.md is made of the first sentences of the docstrings."""
+    for path in MODULES:
+        assert ast.get_docstring(ast.parse(path.read_text())), f"{path.relative_to(ROOT)} has no docstring"
+
+
+def test_errors_name_extras_that_exist() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [(path.name, *found) for path in MODULES for found in re.findall(r"pip install \W*([\w-]+)\[(\w+)\]", path.read_text())]
+    assert named
+    for file, distribution, extra in named:
+        assert distribution == project["name"], f"{file}: the distribution is called {project['name']}"
+        assert extra in project["optional-dependencies"], f"{file}: no extra {extra}"
+
+
+def test_the_public_api_is_there_and_lists_itself() -> None:
+    assert sorted(saccade.__all__) == saccade.__all__
+    for name in saccade.__all__:
+        assert getattr(saccade, name).__doc__, name
+        assert name in dir(saccade)
+    shown = saccade.__doc__ or ""
+    assert all(name in shown for name in saccade.__all__ if name != "__version__")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        saccade.nothing  # noqa: B018
 
 
 def test_importing_saccade_imports_nothing_slow_or_optional() -> None:

@@ -1,4 +1,4 @@
-"""`saccade demo`: simulate a street, find what is in it at two rates with the shipped weights and the LSTM baseline, show the result."""
+"""`saccade demo`: simulate streets, detect at two rates with the shipped weights and the LSTM baseline, write a video and a report."""
 
 import shlex
 from pathlib import Path
@@ -11,20 +11,20 @@ from saccade.types import InputError
 
 OURS, BASELINE = "nano", "rvt-nano"
 TRAINING_HZ = 20.0
-SHOWN_HZ = 50.0  # pictures a second of the video: slow motion is chosen so that every frame of a high rate is seen
+SHOWN_HZ = 50.0  # pictures per second of the video: slow motion is chosen so that every frame of a high rate is shown
 
 
 def demo(*, seed: int = 7, rate_hz: RateOption = 200.0, recordings: int = 4, seconds: float = 6.0, out: Path = Path("demo")) -> None:
-    """See it work, in minutes: a street that no training has seen, detected at 20 Hz and at --rate by weights that were trained at 20 Hz.
+    """See it work, in minutes: simulated streets that no training has seen, detected at 20 Hz and at --rate by weights trained at 20 Hz.
 
-    Writes OUT/detections.mp4 (boxes and tracks in slow motion), OUT/report.html and OUT/rates.png (scores of the shipped S5 and of the LSTM
-    baseline beside it). Every step is a command of saccade, and is printed, so that it can be repeated with other numbers.
+    Writes OUT/detections.mp4 (boxes and tracks in slow motion), OUT/report.html and OUT/rates.png (scores of nano, gated S5, and of
+    rvt-nano, an LSTM). Every step is a command of saccade and is printed, so that it can be repeated with other numbers.
 
     Args:
-        seed: Of the simulated streets; the weights were trained on those of seed 0.
-        rate_hz: The other rate, beside the 20 Hz of the training; up to 1000.
-        recordings: Streets to simulate and to score.
-        seconds: Length of each.
+        seed: Random seed of the simulated streets; the weights were trained on those of seed 0.
+        rate_hz: The second rate, beside the 20 Hz of the training; 1 to 1000.
+        recordings: Number of streets to simulate and score.
+        seconds: Length of each street.
         out: Folder to write to.
     """
     if seed < 1:
@@ -39,7 +39,7 @@ def demo(*, seed: int = 7, rate_hz: RateOption = 200.0, recordings: int = 4, sec
     _say("simulate", streets, "--recordings", recordings, "--seconds", f"{seconds:g}", "--seed", seed)
     simulate(streets, recordings=recordings, seconds=seconds, seed=seed)
 
-    street = max(open_dataset(streets, "train").recordings, key=lambda recording: len(recording.labels)).name  # where most is to be seen
+    street = max(open_dataset(streets, "train").recordings, key=lambda recording: len(recording.labels)).name  # the one with most labels
     recording, video = streets / "train" / f"{street}.h5", out / "detections.mp4"
     slow = max(1.0, rate_hz / SHOWN_HZ)
     _say("detect", OURS, recording, "--rate", f"{rate_hz:g}", "--slow", f"{slow:g}", "--out", video, "--overwrite")
@@ -50,7 +50,7 @@ def demo(*, seed: int = 7, rate_hz: RateOption = 200.0, recordings: int = 4, sec
     _say("evaluate", OURS, streets, *options)
     evaluate(OURS, streets, split="train", rates=rates, beside=(BASELINE,), out=out)
     print(
-        f"\n{video}: what the detector sees and says at {rate_hz:g} Hz, {slow:g} times slower"
+        f"\n{video}: events, boxes and tracks at {rate_hz:g} Hz, {slow:g} times slower"
         f"\n{out / 'report.html'}: all scores, and the worst mistakes as pictures"
         "\n\nTry next (after make demo, saccade is .venv/bin/saccade):"
         f"\n  saccade demo --rate 500 --seed {seed + 1}              another street, another rate"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from saccade.datasets.open import DatasetKind, open_dataset
+from saccade.datasets.open import DatasetKind
 from saccade.training.settings import TrainingSettings, presets
 
 TrainingData = Annotated[
@@ -40,14 +40,12 @@ def train(
     Args:
         kind: Layout of the data set; recognised by its files if not given. Before the preset: `saccade train DATA OUT --kind etram 1mpx`.
     """
-    from saccade.training.loop import Stopped, fit
+    from saccade import api
+    from saccade.training.loop import Stopped
     from saccade.training.processes import from_environment
-    from saccade.training.start import halving_of
 
-    halve = halving_of(settings)
-    training, validation = (open_dataset(data, split, kind, halve=halve) for split in ("train", "val"))
     try:
-        scores = fit(training, validation, out, settings)
+        scores = api.train(data, out, settings, kind=kind)
     except Stopped as stopped:
         print(f"{out}: {stopped}")
         raise KeyboardInterrupt from stopped

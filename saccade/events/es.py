@@ -24,7 +24,7 @@ class EsReader(IndexedReader):
         try:
             from faery.file_decoder import Decoder
         except ImportError as error:
-            raise InputError(f"{path}: Event Stream (.es) files need faery; `pip install 'saccade[es]'`") from error
+            raise InputError(f"{path}: Event Stream (.es) files need faery; `pip install 'saccade-events[es]'`") from error
         self._open = lambda: Decoder(path, file_type="es")
         try:
             width, height = self._open().dimensions()

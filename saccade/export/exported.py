@@ -117,7 +117,7 @@ def open_onnx(path: Path | str, threads: int | None = None) -> ExportedRuntime:
     try:
         import onnxruntime
     except ImportError as error:
-        raise InputError("runtime onnx needs onnxruntime: install it with `pip install saccade[export]`") from error
+        raise InputError("runtime onnx needs onnxruntime: install it with `pip install saccade-events[export]`") from error
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors: it warns of every folded constant
     options.add_free_dimension_override_by_name("batch", 1)  # a known batch is planned better
@@ -142,7 +142,7 @@ def open_openvino(path: Path | str, threads: int | None = None) -> ExportedRunti
     try:
         import openvino
     except ImportError as error:
-        raise InputError("runtime openvino needs OpenVINO: install it with `pip install saccade[openvino]`") from error
+        raise InputError("runtime openvino needs OpenVINO: install it with `pip install saccade-events[openvino]`") from error
     settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
     if threads is not None:
         settings["INFERENCE_NUM_THREADS"] = str(threads)

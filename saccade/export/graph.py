@@ -146,7 +146,7 @@ def _write_onnx(program: ExportedProgram, signature: Signature, path: Path) -> N
         import onnx
         import onnxscript  # noqa: F401  # torch.onnx needs it; without it, it fails with a traceback
     except ImportError as error:
-        raise InputError(f"export to ONNX needs {error.name}: install it with `pip install saccade[export]`") from error
+        raise InputError(f"export to ONNX needs {error.name}: install it with `pip install saccade-events[export]`") from error
     with torch.no_grad(), quiet():
         plain = program.run_decompositions({torch.ops.aten.linalg_matrix_exp.default: matrix_exponential})
         exported = torch.onnx.export(

@@ -29,7 +29,7 @@ def quantise_onnx(source: Path | str, target: Path | str, frames: np.ndarray) ->
         import onnx
         from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     except ImportError as error:
-        raise InputError(f"int8 needs {error.name}: install it with `pip install saccade[export]`") from error
+        raise InputError(f"int8 needs {error.name}: install it with `pip install saccade-events[export]`") from error
     if frames.ndim != 4 or not len(frames):
         raise InputError(f"int8: frames must be (n, channels, height, width), n at least 1, got {frames.shape}")
     feeds = _feeds(source, frames)

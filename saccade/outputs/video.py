@@ -139,5 +139,5 @@ def _pyav(path: Path) -> Any:
     try:
         import av
     except ImportError as error:
-        raise InputError(f'{path}: writing a video needs PyAV; `pip install "saccade[video]"`') from error
+        raise InputError(f'{path}: writing a video needs PyAV; `pip install "saccade-events[video]"`') from error
     return av

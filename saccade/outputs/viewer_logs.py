@@ -69,7 +69,7 @@ class McapWriter(OutputWriter):
         try:
             from mcap.writer import Writer
         except ImportError as error:
-            raise InputError(f'{path}: writing MCAP needs the package mcap; `pip install "saccade[foxglove]"`') from error
+            raise InputError(f'{path}: writing MCAP needs the package mcap; `pip install "saccade-events[foxglove]"`') from error
         self.stream = _RecordStream(Records(self.part))
         self.writer = Writer(self.stream, chunk_size=CHUNK)  # type: ignore[arg-type]
         self.writer.start(profile="", library="saccade")
@@ -107,7 +107,7 @@ class RrdWriter(OutputWriter):
         try:
             import rerun
         except ImportError as error:
-            raise InputError(f'{path}: writing .rrd needs Rerun; `pip install "saccade[rerun]"`') from error
+            raise InputError(f'{path}: writing .rrd needs Rerun; `pip install "saccade-events[rerun]"`') from error
         open_to_write(self.part).close()
         self.rerun = rerun
         self.log = rerun.RecordingStream("saccade")

@@ -34,7 +34,7 @@ class VideoSource:
         try:
             import av
         except ImportError as error:
-            raise InputError(f'{path}: reading a video needs PyAV; `pip install "saccade[video]"`') from error
+            raise InputError(f'{path}: reading a video needs PyAV; `pip install "saccade-events[video]"`') from error
         self.path, self.seconds, self.sensor, self.seed = Path(path), seconds, sensor or SensorConfig(), seed
         check_readable(self.path)
         try:

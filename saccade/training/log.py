@@ -105,7 +105,9 @@ def _wandb(out: Path, settings: TrainingSettings, name: str) -> Any:
     try:
         import wandb  # type: ignore[import-not-found]
     except ImportError as error:
-        raise InputError("--log wandb: the package isn't installed; `pip install saccade[wandb]`, or leave the option out") from error
+        raise InputError(
+            "--log wandb: the package isn't installed; `pip install saccade-events[wandb]`, or leave the option out"
+        ) from error
     # WANDB_MODE=offline keeps everything in OUT; nothing else here needs a network.
     return wandb.init(project="saccade", name=name or out.name, id=out.name, resume="allow", dir=str(out), config=settings.binding())
 

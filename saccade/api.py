@@ -1,0 +1,77 @@
+"""A folder of recordings -> weights, or scores: what `saccade train` and `saccade evaluate` do, as two calls without a command line."""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from saccade.datasets.open import DatasetKind, open_dataset
+from saccade.datasets.recording import Dataset
+from saccade.evaluation.run.condition import Condition
+from saccade.training.settings import TrainingSettings, presets
+from saccade.types import InputError
+
+if TYPE_CHECKING:
+    from saccade.evaluation.result import Evaluation, Metrics
+    from saccade.model.detector import Detector
+
+
+def train(
+    data: Path | str, out: Path | str, recipe: str | TrainingSettings = "synthetic", *, kind: DatasetKind | None = None, **changes: Any
+) -> "Metrics | None":
+    """Train a detector on the splits train and val of a folder: `saccade.train("streets", "run", "synthetic", steps=300)`.
+
+    OUT gets final.safetensors, best.safetensors, metrics.jsonl and a checkpoint; the same call goes on where it was stopped. Returns the
+    scores of the last validation.
+
+    recipe: gen1, 1mpx, synthetic, or a `TrainingSettings`. kind: what the data set is, where its content doesn't tell.
+    changes: any field of `TrainingSettings`, such as model="rvt-nano", steps=300, device="cuda".
+    """
+    from saccade.training.loop import fit
+    from saccade.training.start import halving_of
+
+    settings = _settings(recipe, changes)
+    training, validation = (open_dataset(data, split, kind, halve=halving_of(settings)) for split in ("train", "val"))
+    return fit(training, validation, Path(out), settings)
+
+
+def evaluate(
+    weights: "Path | str | Detector",
+    dataset: Path | str | Dataset,
+    rates_hz: Sequence[float] = (20.0, 200.0),
+    *,
+    split: str = "test",
+    kind: DatasetKind | None = None,
+    conditions: Sequence[Condition] | None = None,
+    **options: Any,
+) -> "Evaluation":
+    """Score weights at every rate: `[r.scores.mAP for r in saccade.evaluate("nano", "streets", rates_hz=(20, 200)).results]`.
+
+    Every recording runs as one stream with carried memory, and every rate is scored at the same labelled instants.
+
+    weights: a file, a name that comes with saccade, or a Detector. dataset: a folder, of which SPLIT is scored, or an open `Dataset`.
+    conditions: instead of rates_hz, which are of sliding windows and direct stepping: any `Condition`.
+    options: of `saccade.evaluation.evaluate.evaluate`, such as out="scores", recordings=10, processes=2, protocol="prophesee".
+    """
+    from saccade.evaluation.evaluate import evaluate as run
+    from saccade.weights.load import load_detector
+
+    detector = load_detector(weights) if isinstance(weights, Path | str) else weights
+    if not isinstance(dataset, Dataset):
+        dataset = open_dataset(dataset, split, kind, halve=detector.config.halved)
+    if conditions is None:
+        conditions = [Condition(rate_hz=rate_hz) for rate_hz in rates_hz]
+    if options.get("out") is not None:
+        options["out"] = Path(options["out"])
+    found = run(detector, dataset, conditions, **options)
+    return replace(found, weights=str(weights)) if isinstance(weights, Path | str) else found
+
+
+def _settings(recipe: str | TrainingSettings, changes: dict[str, Any]) -> TrainingSettings:
+    if isinstance(recipe, str) and recipe not in presets:
+        raise InputError(f"train: unknown recipe {recipe!r}; expected {', '.join(presets)}, or a TrainingSettings")
+    unknown = changes.keys() - {field.name for field in fields(TrainingSettings)}
+    if unknown:
+        known = ", ".join(field.name for field in fields(TrainingSettings))
+        raise InputError(f"train: unknown setting {', '.join(sorted(unknown))}; expected some of {known}")
+    return replace(presets[recipe]() if isinstance(recipe, str) else recipe, **changes)
