@@ -77,5 +77,5 @@ def test_damage_is_told(tmp_path: Path) -> None:
 
 def test_without_faery_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faery.file_decoder", None)
-    with pytest.raises(InputError, match=r"pip install 'saccade\[es\]'"):
+    with pytest.raises(InputError, match=r"pip install 'saccade-events\[es\]'"):
         open_events(write(tmp_path / "a.es", SOURCE))

@@ -279,5 +279,5 @@ def test_the_command_refuses_before_it_works(tmp_path: Path) -> None:
 def test_a_missing_extra_is_named(missing: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "detector.onnx").touch()
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(InputError, match=rf"pip install saccade\[{extra}\]"):
+    with pytest.raises(InputError, match=rf"pip install saccade-events\[{extra}\]"):
         open_runtime(tmp_path / "detector.onnx", "onnx" if missing == "onnxruntime" else "openvino")

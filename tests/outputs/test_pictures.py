@@ -183,5 +183,5 @@ def test_rerun_gets_a_file(tmp_path: Path) -> None:
 
 def test_without_rerun_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rerun", None)
-    with pytest.raises(InputError, match=r"saccade\[rerun\]"):
+    with pytest.raises(InputError, match=r"saccade-events\[rerun\]"):
         RrdWriter(tmp_path / "a.rrd", run_of())

@@ -212,7 +212,7 @@ def test_it_starts_from_weights_of_other_classes(tmp_path: Path, weights: str) -
 
 def test_a_missing_logger_is_named_with_its_extra(tmp_path: Path, weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(InputError, match=r"saccade\[wandb\]"):
+    with pytest.raises(InputError, match=r"saccade-events\[wandb\]"):
         fit(toys(), None, tmp_path, tiny_settings(model=weights, log=("wandb",)))
 
 
