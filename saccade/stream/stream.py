@@ -2,38 +2,25 @@
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
-
-import numpy as np
 
 from saccade.detection.decode import Decoding, decode_rows
 from saccade.detection.track import Tracker
 from saccade.export.runtime import Runtime, RuntimeName, open_runtime
 from saccade.model.detector import Detector
 from saccade.model.stepping import History
-from saccade.representation.canvas import SCALE_STEPS, Canvas, whole_sensor
-from saccade.representation.frames import Frame, FrameBuffer
-from saccade.representation.histogram import Histogram, scaled
+from saccade.representation.canvas import Canvas
+from saccade.representation.histogram import Histogram
 from saccade.representation.windows import KINDS, Grid, Rate, WindowBuffer, WindowKind
 from saccade.stream.adaptive import Adaptive, pace_of
 from saccade.stream.counters import Counters, CountersUnderWay
+from saccade.stream.engine import Engine
 from saccade.stream.fit import canvas_for
 from saccade.stream.intake import Intake, Timing
 from saccade.stream.live import Feed, LiveSettings, Overload
 from saccade.types import Counts, Detections, Events, Faults, InputError, Stepping, Window
-
-
-@dataclass(eq=False)
-class _Engine:
-    """What is made for a sensor of one size: where its pixels go, the frames, and the memory."""
-
-    canvas: Canvas
-    frames: FrameBuffer  # for the network
-    pictures: FrameBuffer | None  # for people, if those of the network don't serve
-    history: History
-    prepared_dt: float = 0.0
 
 
 class Stream:
@@ -112,7 +99,7 @@ class Stream:
         self._intake = Intake(self._rate_hz, self.faults, self._counted, self.timing)
         self._intake.size = self._sensor
         self._windows = WindowBuffer(self.window, self.runtime.config.window_us)
-        self._engine: _Engine | None = None  # made when the sensor's size is known
+        self._engine: Engine | None = None  # made when the sensor's size is known
         if self.tracker is not None:
             self.tracker.reset()
 
@@ -136,17 +123,15 @@ class Stream:
 
     @property
     def memory_bytes(self) -> int:
-        """Of the states that are kept: one if stepped directly, rate x window if interleaved."""
-        states = () if self._engine is None else self._engine.history.states
-        return sum(array.nbytes for state in states for array in self.runtime.state_to_arrays(state).values())
+        """Of the states that are kept."""
+        return 0 if self._engine is None else self._engine.memory_bytes
 
     def picture(self) -> Histogram:
         """The last 50 ms of events as a frame of the sensor's size, after the newest answer, valid until the next; needs pictures=True."""
-        if self._engine is None or not self.pictures:
+        picture = self._engine.picture() if self._engine is not None and self.pictures else None
+        if picture is None:
             raise InputError("stream: no picture: make the stream with pictures=True, and ask after its first answer")
-        if self._engine.pictures is not None:
-            return self._engine.pictures.take().data
-        return self._frame.data[:, : self._engine.canvas.sensor_height, : self._engine.canvas.sensor_width]
+        return picture
 
     def push(self, events: Events) -> list[Detections]:
         """Take the next events, as many as there are; returns what they complete. Where portions begin and end changes nothing."""
@@ -261,18 +246,14 @@ class Stream:
             self._rate_hz = wanted_hz
             self._intake.cutter.change_rate(wanted_hz)
             if self._engine is not None:
-                for frames in (self._engine.frames, self._engine.pictures):
-                    if frames is not None:
-                        frames.change_step(self._intake.cutter.grid.step_us)
+                self._engine.change_step(self._intake.cutter.grid.step_us)
 
     def _steps(self, pieces: Iterator[Window], overload: Overload | None = None) -> Iterator[Detections]:
         """One after the other; those that aren't due, or that come too fast, become part of the next."""
         cutter = self._intake.cutter
         for piece in pieces:
             engine = self.engine(piece.width, piece.height)
-            engine.frames.add(piece)
-            if engine.pictures is not None:
-                engine.pictures.add(piece)
+            engine.add(piece)
             self._counted.add(windows=1, late_events=piece.late)
             elapsed_us = self._windows.elapsed_us(piece.end_us)
             if overload is not None and overload.merges(cutter.waiting + 1, float(cutter.grid.step_us) / 1e6):
@@ -283,11 +264,11 @@ class Stream:
                 yield self._step(engine)
                 self._change_rate()
 
-    def _step(self, engine: _Engine) -> Detections:
+    def _step(self, engine: Engine) -> Detections:
         """Frame, network, boxes, ids of the window that ends with the newest piece."""
         last_event_us = self._windows.last_event_us()
-        self._frame = frame = engine.frames.take()
-        rows = self._advance(engine, frame)
+        frame = engine.take()
+        rows = engine.advance(frame)
         (found,) = decode_rows(rows[None], [frame.end_us], engine.canvas, **vars(self.decoding))
         found = found if self.tracker is None else self.tracker.update(found)
         self._counted.add(steps=1, unseen_events=self._windows.unseen)
@@ -295,31 +276,11 @@ class Stream:
         self._counted.latencies.add(time.perf_counter() - self._intake.arrived_s(last_event_us))
         return found
 
-    def _advance(self, engine: _Engine, frame: Frame) -> np.ndarray:
-        """What the network says of the frame, after the true time since the state that it continues from."""
-        config, data = self.runtime.config, frame.data
-        if self.counts == "scaled":
-            data = scaled(data, frame.end_us - frame.start_us, config.window_us, config.clip)
-        state, dt = engine.history.choose(frame.end_us)
-        if state is None:
-            state = self.runtime.initial_state(engine.canvas.height, engine.canvas.width)
-        if dt != engine.prepared_dt:
-            self.runtime.prepare(dt)
-            engine.prepared_dt = dt
-        rows, state = self.runtime.step(data, state, dt)
-        engine.history = engine.history.add(frame.end_us, state)
-        return rows
-
-    def engine(self, width: int, height: int) -> _Engine:
+    def engine(self, width: int, height: int) -> Engine:
         """Frames and memory for a sensor of this size."""
         if self._engine is None:
-            config = self.runtime.config
+            config, step_us = self.runtime.config, self._intake.cutter.grid.step_us
             canvas = canvas_for(config, width, height, "pad") if self._canvas is None else self._canvas
-            step_us, bins, clip = self._intake.cutter.grid.step_us, config.bins, config.clip
-            frames = FrameBuffer(self._windows, step_us, canvas, bins=bins, clip=clip, mode=config.histogram, reuse=True)
-            pictures = None
-            if self.pictures and not (self.window == "sliding" and canvas.steps == SCALE_STEPS and config.histogram == "exact"):
-                windows = WindowBuffer("sliding", config.window_us)
-                pictures = FrameBuffer(windows, step_us, whole_sensor(width, height), bins=bins, clip=clip, reuse=True)
-            self._engine = _Engine(canvas, frames, pictures, History(config.window_us, self.stepping, self.reset_every))
+            history = History(config.window_us, self.stepping, self.reset_every)
+            self._engine = Engine(self.runtime, canvas, self._windows, step_us, history, self.counts, self.pictures)
         return self._engine
