@@ -32,9 +32,9 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 
 def main() -> None:
     """Entry point: wrong input is one line and exit code 2, never a traceback."""
-    notes = logging.StreamHandler()
+    notes, log = logging.StreamHandler(), logging.getLogger("saccade")
     notes.setFormatter(logging.Formatter("note: %(message)s"))
-    logging.getLogger("saccade").addHandler(notes)
+    log.addHandler(notes)
     about = (sys.modules["saccade"].__doc__ or "").partition("\n")[0]
     try:
         tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="saccade", description=about, config=(tyro.conf.FlagCreatePairsOff,))
@@ -47,6 +47,8 @@ def main() -> None:
     except BrokenPipeError:  # `saccade info FILE | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    finally:
+        log.removeHandler(notes)  # a program may call more than one command
 
 
 if __name__ == "__main__":
