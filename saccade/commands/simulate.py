@@ -41,8 +41,8 @@ def simulate(
     overwrite: bool = False,
     sensor: SensorConfig = AS_BUILT,
 ) -> None:
-    """Simulate an event camera: a data set of drawn streets (`saccade simulate DIR`) or of photographs (`... DIR --photos LABELS.json`) with
-    exact boxes, or a video's events (`... VIDEO OUT`).
+    """Simulate an event camera: a data set with exact boxes of drawn streets (`saccade simulate DIR`) or of photographs
+    (`... DIR --photos LABELS.json`), or a video's events (`... VIDEO OUT`).
 
     A data set goes to DIR/train, DIR/val and DIR/test (80, 10, 10 %): SEED.h5 (events), SEED_labels.npz (boxes at 200 Hz with track,
     visible fraction, speed, time since it last moved), SEED.json (from which the boxes at any microsecond follow). The same command goes
@@ -57,8 +57,8 @@ def simulate(
         cutouts: Number of objects and distractors to cut out of the photographs; kept in DIR/cutouts.npz.
         split: Put all recordings into this split instead of 80, 10 and 10 %.
         recordings: Number of recordings of the data set.
-        seconds: Length of each recording, 8 if not given (4 of photographs); of a video, how much of it to read, all if not given.
-        size: Width x height of the sensor, 160x128 if not given (4 of photographs); of a video, what to scale it to, its own size if not given.
+        seconds: Length of each recording, 8 if not given (4 with photographs); of a video, how much to read, all if not given.
+        size: Width x height of the sensor, 160x128 if not given; of a video, what to scale it to, its own size if not given.
         seed: Random seed: another seed, another data set.
         processes: Recordings made at the same time; as many as there are cores if not given.
         overwrite: Replace OUT if it exists.

@@ -133,7 +133,7 @@ def import_cv2() -> Any:
 
 
 Candidate = tuple[int, int]  # index of the photograph, of the object in it (-1 and below: a place for a distractor)
-Work = tuple[PhotosConfig, int, int, tuple[Candidate, ...]]  # config, number of the piece, class, candidates
+Work = tuple[PhotosConfig, int, tuple[Candidate, ...]]  # config, number of the piece, candidates
 Cut = tuple[np.ndarray, np.ndarray]  # grey (coded), mask; uint8
 
 
@@ -148,7 +148,7 @@ def _make(config: PhotosConfig, processes: int, progress: Callable[[int, int], N
             while len(found) < wanted and candidates:
                 count = min(len(candidates), 2 * (wanted - len(found)) + BATCH)  # about half are kept
                 now, candidates = candidates[:count], candidates[count:]
-                pieces: list[Work] = [(config, i, class_id, tuple(now[i : i + BATCH])) for i in range(0, count, BATCH)]
+                pieces: list[Work] = [(config, i, tuple(now[i : i + BATCH])) for i in range(0, count, BATCH)]
                 results: dict[int, list[Cut]] = {}
                 for piece, cuts in spread(_cut_all, pieces, processes, what="cut-outs"):
                     results[piece[1]] = cuts
@@ -204,7 +204,7 @@ def _shared(one: tuple[float, ...], other: tuple[float, ...]) -> float:
 
 
 def _cut_all(work: Work) -> list[Cut]:
-    config, _, class_id, candidates = work
+    config, _, candidates = work
     photos = photo_set(config.labels, config.images)
     cuts = []
     for i, k in candidates:
@@ -212,8 +212,8 @@ def _cut_all(work: Work) -> list[Cut]:
             image = photos.read(photos.photos[i])
         except InputError:  # the scenes count and name them
             continue
-        cut = _distractor(image, photos.photos[i], np.random.default_rng([0xD15, i, -k])) if class_id == DISTRACTOR else None
-        cut = cut_object(image, photos.photos[i].objects[k]) if class_id != DISTRACTOR else cut
+        photo = photos.photos[i]
+        cut = cut_object(image, photo.objects[k]) if k >= 0 else _distractor(image, photo, np.random.default_rng([0xD15, i, -k]))
         if cut is not None:
             cuts.append(cut)
     return cuts
@@ -223,9 +223,9 @@ def cut_object(image: ColourImage, item: PhotoObject) -> Cut | None:
     """Grey values and mask of an object, None if no mask reaches all sides of its box."""
     cv2 = import_cv2()
     if item.polygons:
-        mask = np.zeros(image.shape[:2], np.uint8)
-        cv2.fillPoly(mask, [np.rint(polygon).astype(np.int32) for polygon in item.polygons], 1)
-        return _tight(image, mask.astype(bool))
+        drawn = np.zeros(image.shape[:2], np.uint8)
+        cv2.fillPoly(drawn, [np.rint(polygon).astype(np.int32) for polygon in item.polygons], 1)
+        return _tight(image, drawn.astype(bool))
     mask = grab(image, item.box, narrow=item.class_id == PEDESTRIAN)
     return None if mask is None else _tight(image, mask)
 
@@ -243,11 +243,12 @@ def grab(image: ColourImage, box: tuple[float, float, float, float], *, narrow: 
     inner = np.rint((np.array(box) - (x0, y0, x0, y0)) * scale).astype(int)
     labels = np.full(small.shape[:2], cv2.GC_BGD, np.uint8)
     labels[inner[1] : inner[3], inner[0] : inner[2]] = cv2.GC_PR_BGD
-    centre = (int(inner[0] + inner[2]) // 2, int(inner[1] + inner[3]) // 2)
-    axes = ((inner[2] - inner[0]) / 2, (inner[3] - inner[1]) / 2)
-    cv2.ellipse(labels, centre, (round(axes[0]), round(axes[1])), 0, 0, 360, cv2.GC_PR_FGD, -1)
-    core = (0.18, 0.6) if narrow else (0.5, 0.4)
-    cv2.ellipse(labels, centre, (max(1, round(axes[0] * core[0])), max(1, round(axes[1] * core[1]))), 0, 0, 360, cv2.GC_FGD, -1)
+    y, x = np.mgrid[: labels.shape[0], : labels.shape[1]]
+    x = abs(2 * x + 1 - inner[0] - inner[2]) / max(inner[2] - inner[0], 1)  # 0 in the middle of the box, 1 at its sides
+    y = abs(2 * y + 1 - inner[1] - inner[3]) / max(inner[3] - inner[1], 1)
+    labels[(x**3 + y**3) < 1] = cv2.GC_PR_FGD
+    core = (0.25, 0.85) if narrow else (0.75, 0.6)
+    labels[(x / core[0]) ** 2 + (y / core[1]) ** 2 < 1] = cv2.GC_FGD
     cv2.setRNGSeed(7)  # the same photograph, the same mask
     try:
         cv2.grabCut(small, labels, None, np.zeros((1, 65)), np.zeros((1, 65)), 3, cv2.GC_INIT_WITH_MASK)
@@ -262,7 +263,7 @@ def grab(image: ColourImage, box: tuple[float, float, float, float], *, narrow: 
     rows, columns = np.flatnonzero(filled.any(axis=1)), np.flatnonzero(filled.any(axis=0))
     wide, high = inner[2] - inner[0], inner[3] - inner[1]
     beyond = [columns[0] - inner[0], inner[2] - columns[-1] - 1, rows[0] - inner[1], inner[3] - rows[-1] - 1]  # 0 where it reaches a side
-    near_x, near_y = max(1.5, 0.05 * wide), max(1.5, 0.05 * high)
+    near_x, near_y = max(2.0, 0.08 * wide), max(2.0, 0.08 * high)
     fullness = filled.sum() / max(wide * high, 1)
     if max(beyond[:2]) > near_x or max(beyond[2:]) > near_y or not 0.25 < fullness < 0.93:
         return None
@@ -283,18 +284,18 @@ def _distractor(image: ColourImage, photo: Photo, rng: np.random.Generator) -> C
     box = (left, top, left + wide, top + high)
     if box[2] > photo.width or box[3] > photo.height or any(_shared(box, item.box) > 0.02 * wide * high for item in photo.objects):
         return None
-    mask = grab(image, box, narrow=False) if rng.random() < 0.7 else None
-    if mask is None:
+    found = grab(image, box, narrow=False) if rng.random() < 0.7 else None
+    if found is None:
         angle = np.arange(48) * 2 * np.pi / 48
         radius = 1 + sum(rng.normal(0, 0.25 / n) * np.cos(n * angle + rng.uniform(0, 6.3)) for n in range(1, 6))
         points = np.stack((np.cos(angle), np.sin(angle)), 1) * np.clip(radius, 0.2, None)[:, None]
         points = (points - points.min(axis=0)) / np.ptp(points, axis=0) * (wide, high) + (left, top)
         drawn = np.zeros(image.shape[:2], np.uint8)
         cv2.fillPoly(drawn, [np.rint(points).astype(np.int32)], 1)
-        mask = drawn.astype(bool)
-    if not mask.any() or image[mask].std() < 10:  # nothing to be seen
+        found = drawn.astype(bool)
+    if not found.any() or image[found].std() < 10:  # nothing to be seen
         return None
-    return _tight(image, mask)
+    return _tight(image, found)
 
 
 def _tight(image: ColourImage, mask: Mask) -> Cut | None:

@@ -1,4 +1,4 @@
-"""SEED + PHOTOGRAPHS -> SCENE: a camera over one photograph, before it cut-outs of others that drive, walk, approach, stop and hide one another."""
+"""SEED + PHOTOGRAPHS -> SCENE: a camera over one photograph, and cut-outs of others that drive, walk, approach, stop, hide one another."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -149,7 +149,8 @@ def make_photo_scene(
     )
     fixtures = fixtures._replace(seen_us=kernels.first_seen(fixtures, camera, duration_us, width, height, SEEN_STEP_US))
     movers = _movers(rng, cutouts, split, width, height, duration_us, look, finer, moves)
-    return PhotoScene(seed, width, height, duration_us, finer, background, (float(origin[0]), float(origin[1])), density, camera, movers, fixtures, photo.name)  # fmt: skip
+    place = (float(origin[0]), float(origin[1]))
+    return PhotoScene(seed, width, height, duration_us, finer, background, place, density, camera, movers, fixtures, photo.name)
 
 
 def _shows(photo: Photo) -> bool:
@@ -257,7 +258,8 @@ def _camera(
         if now.any():
             ramp_us = float(np.rint(rng.uniform(0.05, 0.3) * length_us))
             cruise_s = (length_us - ramp_us) * 1e-6
-            pace = np.array([_log_uniform(rng, 4, 400) * unit, _log_uniform(rng, 2, 150) * unit, _log_uniform(rng, 0.01, 0.5), _log_uniform(rng, 0.02, 0.8)])  # fmt: skip
+            slowest, fastest = np.array([4, 2, 0.01, 0.02]), np.array([400, 150, 0.5, 0.8])  # px/s, px/s, rad/s, 1/s
+            pace = slowest * (fastest / slowest) ** rng.random(4) * (unit, unit, 1, 1)
             wish = here + pace * cruise_s * np.where(rng.random(4) < np.clip((high - here) / (high - low), 0.05, 0.95), 1, -1)
             velocity = np.where(now, (np.clip(wish, low, high) - here) / cruise_s, 0.0)
             knots += [time_us + ramp_us, time_us + length_us - ramp_us, time_us + length_us]
@@ -386,15 +388,17 @@ def _mover(
     distance = np.concatenate(([0.0], np.cumsum(np.diff(times) * 1e-6 * (speeds[1:] + speeds[:-1]) / 2)))
     walks = class_id == PEDESTRIAN or (class_id == DISTRACTOR and rng.random() < 0.3)
     rides = class_id in (TWO_WHEELER, CAR)
+    stride_px = rng.uniform(0.7, 1.1) * tall if walks else rng.uniform(2, 6) * wide
     return {
-        "class_id": class_id, "texture": texture, "knot_us": times, "speed": speeds, "distance": distance, "start_us": start_us,
-        "end_us": float(duration_us + 1) if approaches or stands else float(times[-1]), "x": x, "y": y, "along_x": along_x, "along_y": along_y,
-        "growth": growth, "vanish_x": x if rng.random() < 0.3 else width / 2, "vanish_y": 0.35 * height, "scale": scale / resize,
-        "phase": rng.uniform(0, 2 * np.pi), "stride": 2 * np.pi / (rng.uniform(0.7, 1.1) * tall) if walks else 2 * np.pi / (rng.uniform(2, 6) * wide),
+        "class_id": class_id, "texture": texture, "knot_us": times, "speed": speeds, "distance": distance,
+        "start_us": start_us, "end_us": float(duration_us + 1) if approaches or stands else float(times[-1]),
+        "x": x, "y": y, "along_x": along_x, "along_y": along_y, "growth": growth,
+        "vanish_x": x if rng.random() < 0.3 else width / 2, "vanish_y": 0.35 * height, "scale": scale / resize,
+        "phase": rng.uniform(0, 2 * np.pi), "stride": 2 * np.pi / stride_px,
         "swing": rng.uniform(0.08, 0.22) if walks else 0.0, "lean": rng.uniform(0, 0.06) if walks else 0.0,
         "bob": rng.uniform(0.005, 0.03) if walks else rng.uniform(0, 0.008) if rides else 0.0,
         "sway": rng.uniform(0.0, 0.04) if walks or class_id == TWO_WHEELER else 0.0,
-        "near": 1e9 * stands + y + 0.2 * tall,
+        "near": 1e9 * stands + y + 0.2 * tall,  # whoever stands in the foreground is nearer than all others
     }  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -33,8 +33,9 @@ class Truth:
         return Labels(self.t, self.boxes, self.classes, self.tracks, self.still_us, self.visible, self.speed_px_s)
 
 
+@runtime_checkable
 class Scene(Protocol):
-    """Streets are drawn (`plan.make_scene`), photographs move (`photo_scene.make_photo_scene`); the sensor needs to know no more than this."""
+    """Drawn streets (`plan.make_scene`) and photographs (`photo_scene.make_photo_scene`) as the sensor and the labels need them."""
 
     @property
     def seed(self) -> int: ...
