@@ -14,10 +14,11 @@ from saccade.simulate.motion import camera_at, distance_at, last_moved, speed_at
 from saccade.simulate.silhouette import cut_polygon
 
 LATTICE = 16  # points per side of the box on which the visible fraction is counted
+NEAREST = 0.25  # of its first distance: nothing comes nearer; only what is far below the image would
 HALF_STEP = 0.3  # of a cut-out's width: so far from its middle a leg swings as a whole
 LONGEST_STEP_US = 5_000
 SHORTEST_STEP_US = 250
-FARTHEST_PX = 0.7  # of the image that anything moves in a step
+FARTHEST_PX = 0.7  # of the canvas that anything moves in a step, less on a finer sensor
 
 
 class PhotoCamera(NamedTuple):
@@ -108,7 +109,7 @@ def to_image(camera, view, x, y):
     """World -> image, and how much larger it is there."""
     pan_x, pan_y, cosine, sine, drive = view
     x, y = x - camera.vanish_x, y - camera.vanish_y
-    larger = 1 / (1 - drive * max(camera.far, camera.near * y))
+    larger = 1 / max(1 - drive * max(camera.far, camera.near * y), NEAREST)
     x, y = camera.vanish_x + x * larger - camera.centre_x, camera.vanish_y + y * larger - camera.centre_y
     return camera.centre_x + cosine * x - sine * y - pan_x, camera.centre_y + sine * x + cosine * y - pan_y, larger
 
@@ -286,9 +287,10 @@ def next_step(movers, camera, time_us, width, height, finer):
                 for column, row in ((0, 0), (columns, 0), (0, rows), (columns, rows)):
                     one, other = texel_to_image(movers, k, before, column, row), texel_to_image(movers, k, after, column, row)
                     fastest = max(fastest, _moved(one, other) / part)
-    if fastest * finer <= FARTHEST_PX:
+    farthest = FARTHEST_PX / math.sqrt(finer)  # fine pixels see what the lens has blurred
+    if fastest <= farthest:
         return LONGEST_STEP_US
-    return max(int(LONGEST_STEP_US * FARTHEST_PX / (fastest * finer)), SHORTEST_STEP_US)
+    return max(int(LONGEST_STEP_US * farthest / fastest), SHORTEST_STEP_US)
 
 
 @compiled

@@ -18,9 +18,9 @@ from saccade.simulate.sensor import SensorConfig
 from saccade.simulate.shapes import CLASSES
 from saccade.types import InputError, Labels, Times
 
-GENERATOR = 1  # raised whenever the same seed gives another scene
+GENERATOR = 2  # raised whenever the same seed gives another scene
 STANDS = 0.55  # how often the camera does
-FINER = {1: 0.68, 2: 0.26, 3: 0.06}  # pixels of the sensor per pixel of the canvas, as when a large sensor is scaled down: how often
+FINER = {1: 0.76, 2: 0.21, 3: 0.03}  # pixels of the sensor per pixel of the canvas, as when a large sensor is scaled down: how often
 STRAY_LIGHT = 0.015  # intensity of black
 OUTLINE = 24  # points of the outline of an object without a mask
 SEEN_STEP_US = 5_000
@@ -95,14 +95,14 @@ def draw_sensor(seed: int) -> SensorConfig:
         threshold_on=float(np.clip(threshold * bias, 0.08, 0.7)),
         threshold_off=float(np.clip(threshold / bias, 0.08, 0.7)),
         mismatch=rng.uniform(0.01, 0.12),
-        refractory_us=_log_uniform(rng, 30, 3000),
+        refractory_us=_log_uniform(rng, 20, 3000),
         cutoff_hz=_log_uniform(rng, 60, 2000),
         dark_cutoff_hz=_log_uniform(rng, 5, 60),
-        shot_hz=_log_uniform(rng, 0.005, 1.0),
-        leak_hz=_log_uniform(rng, 0.005, 0.2),
+        shot_hz=_log_uniform(rng, 0.0003, 0.6),
+        leak_hz=_log_uniform(rng, 0.0003, 0.15),
         hot_fraction=_log_uniform(rng, 1e-5, 1e-3),
         hot_hz=_log_uniform(rng, 10, 300),
-        burst=rng.uniform(0.1, 0.7) if bursts else 0.0,
+        burst=rng.uniform(0.1, 0.75) if bursts else 0.0,
         burst_us=_log_uniform(rng, 1, 10),
         burst_flip=rng.uniform(0, 0.5) if bursts else 0.0,
     )
@@ -238,12 +238,12 @@ def _camera(
     unit = width / 160
     vanish = np.array([rng.uniform(0.3, 0.7) * width, rng.uniform(0.3, 0.6) * height])
     depth = rng.random() < 0.5  # the ground is nearer than the rest
-    far, near = 1.0, float(rng.uniform(1.0, 3.0) / (height - vanish[1])) if depth else 0.0
+    far, near = 1.0, float(rng.uniform(1.0, 2.0) / (height - vanish[1])) if depth else 0.0
     place = (width / 2, height / 2, float(vanish[0]), float(vanish[1]), far, near)
     if not moves:
         return PhotoCamera(np.zeros(1), np.zeros((1, 4)), np.zeros((1, 4)), np.zeros((0, 8)), *place)
     low = np.array([origin[0] - 3 * unit, origin[1] - 3 * unit, -0.15, -0.1])  # of pan x, y, roll, drive
-    high = np.array([origin[0] + room[0] + 3 * unit, origin[1] + room[1] + 3 * unit, 0.15, 0.3 if depth else 0.55])
+    high = np.array([origin[0] + room[0] + 3 * unit, origin[1] + room[1] + 3 * unit, 0.15, 0.28 if depth else 0.5])
     habits = rng.random(4) < (0.75, 0.5, 0.3, 0.45)  # which of them this camera does
     shaky, restful = rng.random() < 0.5, rng.uniform(0.0, 0.7)
     if not habits.any() and not shaky:
