@@ -188,6 +188,16 @@ def image_to_texel(movers, k, pose, x, y):
 
 
 @compiled
+def _outline_row(movers, k, i):
+    """Where line number i of the outline is: in the middle of its row, the first and the last one at the very edge."""
+    if i + 1.5 > movers.bottom[k]:
+        return movers.bottom[k]
+    if i - 0.5 < movers.top[k]:
+        return movers.top[k]
+    return i + 0.5
+
+
+@compiled
 def mover_bounds(movers, k, pose):
     """Left, top, right, bottom of the outline in the image."""
     left, top, right, bottom = math.inf, math.inf, -math.inf, -math.inf
@@ -195,11 +205,7 @@ def mover_bounds(movers, k, pose):
     for i in range(movers.rows[k]):
         if math.isnan(movers.left[first + i]):
             continue
-        row = min(max(i + 0.5, movers.top[k]), movers.bottom[k])
-        if i + 1 > movers.bottom[k]:
-            row = movers.bottom[k]
-        elif i < movers.top[k] + 0.5:
-            row = movers.top[k]
+        row = _outline_row(movers, k, i)
         for column in (movers.left[first + i], movers.right[first + i]):
             x, y = texel_to_image(movers, k, pose, column, row)
             left, top, right, bottom = min(left, x), min(top, y), max(right, x), max(bottom, y)
@@ -228,11 +234,7 @@ def mover_bounds_inside(movers, k, pose, width, height):
     for i in range(movers.rows[k]):
         if math.isnan(movers.left[first + i]):
             continue
-        row = min(max(i + 0.5, movers.top[k]), movers.bottom[k])
-        if i + 1 > movers.bottom[k]:
-            row = movers.bottom[k]
-        elif i < movers.top[k] + 0.5:
-            row = movers.top[k]
+        row = _outline_row(movers, k, i)
         x0, y0 = texel_to_image(movers, k, pose, movers.left[first + i], row)
         x1, y1 = texel_to_image(movers, k, pose, movers.right[first + i], row)
         start, end = _cut_line(x0, y0, x1, y1, width, height)

@@ -40,7 +40,7 @@ def paint(rng: np.random.Generator) -> tuple[np.ndarray, list[dict[str, Any]]]:
     y, x = np.mgrid[:96, :128]
     things = ((1, (12, 20, 14, 40), (200, 40, 40)), (3, (40, 50, 44, 24), (30, 30, 200)), (2, (96, 18, 24, 26), (20, 190, 30)))
     for category, (left, top, wide, high), colour in things:
-        inside = ((x + 0.5 - left - wide / 2) / (wide / 2)) ** 4 + ((y + 0.5 - top - high / 2) / (high / 2)) ** 4 < 1
+        inside = abs((2 * x + 1 - 2 * left - wide) / wide) ** 2.5 + abs((2 * y + 1 - 2 * top - high) / high) ** 2.5 < 1
         image[inside] = np.clip(np.array(colour) + rng.integers(-20, 20, (inside.sum(), 3)), 0, 255)
         marks.append({"category_id": category, "bbox": [left, top, wide, high]})
     return image, marks
