@@ -128,7 +128,7 @@ def import_cv2() -> Any:
     try:
         import cv2
     except ImportError as error:
-        raise InputError('events of photographs need OpenCV; `pip install "saccade[photos]"`') from error
+        raise InputError('events of photographs need OpenCV; `pip install "saccade-events[photos]"`') from error
     return cv2
 
 
