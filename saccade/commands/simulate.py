@@ -14,20 +14,20 @@ from saccade.simulate.sensor import SensorConfig
 from saccade.simulate.video import VideoSource
 from saccade.types import InputError
 
-Source = Annotated[
+FolderOrVideo = Annotated[
     Path,
     tyro.conf.Positional,
     tyro.conf.arg(metavar="DIR|VIDEO", help="Folder to write a data set to, or a video to turn into events."),
 ]
-Out = Annotated[
+EventsTarget = Annotated[
     Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="Of a video: the recording to write, .h5, .dat, .npz or .csv.")
 ]
 AS_BUILT = SensorConfig()
 
 
 def simulate(
-    source: Source,
-    out: Out = None,
+    source: FolderOrVideo,
+    out: EventsTarget = None,
     *,
     photos: Path | None = None,
     images: tuple[Path, ...] = (),

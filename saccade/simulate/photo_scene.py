@@ -13,7 +13,7 @@ from saccade.simulate.cutouts import DISTRACTOR, Cutouts, import_cv2, to_linear
 from saccade.simulate.photo_render import Fixtures, Movers, PhotoCamera
 from saccade.simulate.photos import CAR, PEDESTRIAN, TWO_WHEELER, Photo, PhotoObject, PhotoSet
 from saccade.simulate.routes import legs
-from saccade.simulate.scene import IntensityImage, Picture, Truth, as_truth, check_times
+from saccade.simulate.scene import IntensityImage, TimedImage, Truth, as_truth, check_times
 from saccade.simulate.sensor import SensorConfig
 from saccade.simulate.shapes import CLASSES
 from saccade.types import InputError, Labels, Times
@@ -67,7 +67,7 @@ class PhotoScene:
             time_us += kernels.next_step(self.movers, self.camera, float(time_us), self.width, self.height, self.finer)
         yield self.duration_us
 
-    def pictures(self) -> Iterator[Picture]:
+    def pictures(self) -> Iterator[TimedImage]:
         """Times, intensities (the same memory every time) and where they differ, perhaps, from those before."""
         image = np.zeros((self.height * self.finer, self.width * self.finer), np.float32)
         boxes, before = np.zeros((len(self.movers.class_id), 4)), -1.0

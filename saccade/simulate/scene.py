@@ -11,7 +11,7 @@ from saccade.types import Boxes, Ids, InputError, Labels, Scores, Times
 
 IntensityImage = Float32[np.ndarray, "height width"]
 Rectangles = Int64[np.ndarray, "n 4"]  # left, top, right, bottom in pixels, right and bottom excluded
-Picture = tuple[int, IntensityImage, Rectangles]  # time in us, intensities, where they may differ from the picture before
+TimedImage = tuple[int, IntensityImage, Rectangles]  # time in us, intensities, where they may differ from the picture before
 
 LEAST_VISIBLE = 0.25  # objects of which less is to be seen have no label ...
 LEAST_SIDE = 3.0  # ... nor those whose box inside the image is narrower or lower than this, px
@@ -54,7 +54,7 @@ class Scene(Protocol):
 
     def intensity(self, time_us: int) -> IntensityImage: ...
 
-    def pictures(self) -> Iterator[Picture]:
+    def pictures(self) -> Iterator[TimedImage]:
         """From 0 to the end, as close in time as the sensor needs them; the image is the same memory every time."""
         ...
 

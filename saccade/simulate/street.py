@@ -9,7 +9,7 @@ from jaxtyping import Float32
 
 from saccade.simulate.motion import Camera
 from saccade.simulate.render import draw_changes, next_step
-from saccade.simulate.scene import IntensityImage, Picture, Rectangles, Truth, as_truth, check_times
+from saccade.simulate.scene import IntensityImage, TimedImage, Rectangles, Truth, as_truth, check_times
 from saccade.simulate.shapes import CLASS_OF_KIND, CLASSES
 from saccade.simulate.truth import query
 from saccade.types import Labels, Times
@@ -57,7 +57,7 @@ class Street:
     def labels(self, t_us: Times) -> Labels:
         return self.truth(t_us).labels()
 
-    def pictures(self) -> Iterator[Picture]:
+    def pictures(self) -> Iterator[TimedImage]:
         renderer = Renderer(self)
         for time_us in steps(self):
             yield time_us, *renderer.draw(time_us)
