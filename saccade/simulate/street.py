@@ -9,7 +9,7 @@ from jaxtyping import Float32
 
 from saccade.simulate.motion import Camera
 from saccade.simulate.render import draw_changes, next_step
-from saccade.simulate.scene import IntensityImage, TimedImage, Rectangles, Truth, as_truth, check_times
+from saccade.simulate.scene import IntensityImage, Rectangles, TimedImage, Truth, as_truth, check_times
 from saccade.simulate.shapes import CLASS_OF_KIND, CLASSES
 from saccade.simulate.truth import query
 from saccade.types import Labels, Times
