@@ -89,7 +89,7 @@ class PhotoScene:
 def draw_sensor(seed: int) -> SensorConfig:
     """One of many sensors and settings: what recordings of real ones differ in."""
     rng = np.random.default_rng([0x5E0, seed])
-    threshold, bias = _log_uniform(rng, 0.1, 0.5), np.exp(rng.normal(0, 0.18))
+    threshold, bias = _log_uniform(rng, 0.1, 0.5), np.exp(rng.normal(0.04, 0.25))
     bursts = rng.random() < 0.25
     return SensorConfig(
         threshold_on=float(np.clip(threshold * bias, 0.08, 0.7)),
@@ -98,8 +98,8 @@ def draw_sensor(seed: int) -> SensorConfig:
         refractory_us=_log_uniform(rng, 20, 3000),
         cutoff_hz=_log_uniform(rng, 60, 2000),
         dark_cutoff_hz=_log_uniform(rng, 5, 60),
-        shot_hz=_log_uniform(rng, 0.0003, 0.6),
-        leak_hz=_log_uniform(rng, 0.0003, 0.15),
+        shot_hz=_log_uniform(rng, 0.0001, 0.6),
+        leak_hz=_log_uniform(rng, 0.0001, 0.12),
         hot_fraction=_log_uniform(rng, 1e-5, 1e-3),
         hot_hz=_log_uniform(rng, 10, 300),
         burst=rng.uniform(0.1, 0.75) if bursts else 0.0,
