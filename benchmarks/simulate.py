@@ -1,18 +1,27 @@
 """Simulated seconds per second of processor time, and the events' statistics beside those of a real recording."""
 
+import lzma
+import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from saccade.events.open import open_events
+from saccade.simulate.cutouts import Cutouts, PhotosConfig, photo_set, prepare_cutouts
+from saccade.simulate.photo_scene import draw_sensor, make_photo_scene
+from saccade.simulate.photos import PhotoSet
 from saccade.simulate.plan import make_scene
 from saccade.simulate.simulation import simulate
 from saccade.types import Events
 
-CLIP = Path(__file__).parents[2] / "shared/data/gen1/clip_td.dat"
+SHARED = Path(__file__).parents[2] / "shared"
+REAL = {"Gen1": "gen1/clip_td.dat", "DAVIS346": "davis346_cars/cars.aedat4", "IMX636": "prophesee/imx636_10.8s.dat.xz"}
+PHOTOS = SHARED / "photos/photos_val.json"
 SECONDS = 8.0
+PHOTO_SECONDS = 4.0
 
 
 @dataclass(frozen=True)
@@ -64,15 +73,78 @@ def compare() -> None:
     print("| recording | events / pixel / s | brighter | ms between events of a pixel: 5, 25, 50, 75, 95 % | same polarity as before "
           "| pixels with events | rate of the busiest 1 %, /s |")  # fmt: skip
     print("|---|--:|--:|--:|--:|--:|--:|")
-    if CLIP.exists():
-        with open_events(CLIP) as reader:
-            clip = reader.between(reader.start_us, reader.end_us + 1)
-        print(row("Gen1 clip, real", habits(clip)))
-        print(row("Gen1 clip, duplicates removed", habits(without_duplicates(clip))))
+    for name, events in _real():
+        print(row(f"{name}, real", habits(events)))
+        if name == "Gen1":
+            print(row("Gen1, duplicates removed", habits(without_duplicates(events))))
     for name, moves in (("simulated, camera moves", True), ("simulated, camera stands", False)):
         found = [habits(Events.join(list(simulate(make_scene(seed, 304, 240, 1.24, camera_moves=moves))))) for seed in range(12)]
         values = [np.median([getattr(one, field) for one in found], axis=0) for field in Habits.__dataclass_fields__]
         print(row(name, Habits(*values)))
+
+
+def _real() -> Iterator[tuple[str, Events]]:
+    for name, place in REAL.items():
+        path = SHARED / "data" / place
+        if not path.exists():
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            if path.suffix == ".xz":
+                unpacked = Path(folder) / path.stem
+                unpacked.write_bytes(lzma.decompress(path.read_bytes()))
+                path = unpacked
+            with open_events(path) as reader:
+                yield name, reader.between(reader.start_us, reader.end_us + 1)
+
+
+def ranges(number: int = 60) -> None:
+    """Each statistic of real recordings beside its range over photographs seen by drawn sensors, 2.4 s each as of DAVIS346."""
+    photos, cutouts = _photos()
+    found = [
+        _flat(habits(events))
+        for seed in range(number)
+        if len(events := Events.join(list(simulate(make_photo_scene(seed, photos, cutouts, seconds=2.4), draw_sensor(seed))))) > 100
+    ]
+    low, middle, high = np.quantile(found, [0, 0.5, 1], axis=0)
+    real = [(name, _flat(habits(events))) for name, events in _real()]
+    print(f"\n| statistic | lowest of {len(found)} | median | highest | {' | '.join(name for name, _ in real)} | inside |")
+    print("|---|--:|--:|--:|" + "--:|" * len(real) + "---|")
+    intervals = [f"ms between events, {part} %" for part in (5, 25, 50, 75, 95)]
+    names = ["events / pixel / s", "brighter", *intervals, "same polarity", "pixels with events", "busiest 1 %, /s"]
+    for i, name in enumerate(names):
+        outside = [which for which, values in real if not low[i] <= values[i] <= high[i]]
+        values = " | ".join(f"{values[i]:.3g}" for _, values in real)
+        print(
+            f"| {name} | {low[i]:.3g} | {middle[i]:.3g} | {high[i]:.3g} | {values} | {'not ' + ', '.join(outside) if outside else 'yes'} |"
+        )
+
+
+def _flat(found: Habits) -> np.ndarray:
+    return np.concatenate([np.atleast_1d(getattr(found, name)) for name in Habits.__dataclass_fields__])
+
+
+def _photos() -> tuple[PhotoSet, Cutouts]:
+    photos = photo_set(str(PHOTOS), ())
+    with tempfile.TemporaryDirectory() as folder:
+        config = PhotosConfig(labels=str(PHOTOS), digest=photos.digest, cutouts=200)
+        return photos, prepare_cutouts(Path(folder) / "cutouts.npz", config)
+
+
+def photo_speed() -> None:
+    photos, cutouts = _photos()
+    print("\n| photographs, 160 x 128 | simulated s per processor s |")
+    print("|---|--:|")
+    spent = []
+    for seed in range(25):
+        before = time.process_time()
+        scene = make_photo_scene(seed, photos, cutouts, seconds=PHOTO_SECONDS)
+        for chunk in simulate(scene, draw_sensor(seed)):
+            assert chunk.width
+        scene.truth(np.arange(0, scene.duration_us + 1, 5000))
+        spent.append(time.process_time() - before)
+    print(
+        f"| as they come, {len(spent) - 1} recordings | {PHOTO_SECONDS * (len(spent) - 1) / sum(spent[1:]):.1f} |"
+    )  # the first one compiles
 
 
 def speed() -> None:
@@ -95,3 +167,6 @@ def speed() -> None:
 if __name__ == "__main__":
     compare()
     speed()
+    if PHOTOS.exists():
+        ranges()
+        photo_speed()

@@ -2,32 +2,37 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 from tqdm import tqdm
 
 from saccade.events.write import check_target, write_events
+from saccade.simulate.cutouts import PhotosConfig, photo_set
 from saccade.simulate.dataset import DatasetConfig, write_dataset
 from saccade.simulate.sensor import SensorConfig
 from saccade.simulate.video import VideoSource
 from saccade.types import InputError
 
-Source = Annotated[
+FolderOrVideo = Annotated[
     Path,
     tyro.conf.Positional,
     tyro.conf.arg(metavar="DIR|VIDEO", help="Folder to write a data set to, or a video to turn into events."),
 ]
-Out = Annotated[
+EventsTarget = Annotated[
     Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="Of a video: the recording to write, .h5, .dat, .npz or .csv.")
 ]
 AS_BUILT = SensorConfig()
 
 
 def simulate(
-    source: Source,
-    out: Out = None,
+    source: FolderOrVideo,
+    out: EventsTarget = None,
     *,
+    photos: Path | None = None,
+    images: tuple[Path, ...] = (),
+    cutouts: int = 2000,
+    split: Literal["train", "val", "test"] | None = None,
     recordings: int = 400,
     seconds: float | None = None,
     size: str | None = None,
@@ -36,17 +41,25 @@ def simulate(
     overwrite: bool = False,
     sensor: SensorConfig = AS_BUILT,
 ) -> None:
-    """Simulate an event camera: a data set of streets with exact boxes (`saccade simulate DIR`), or a video's events (`... VIDEO OUT`).
+    """Simulate an event camera: a data set with exact boxes of drawn streets (`saccade simulate DIR`) or of photographs
+    (`... DIR --photos LABELS.json`), or a video's events (`... VIDEO OUT`).
 
     A data set goes to DIR/train, DIR/val and DIR/test (80, 10, 10 %): SEED.h5 (events), SEED_labels.npz (boxes at 200 Hz with track,
     visible fraction, speed, time since it last moved), SEED.json (from which the boxes at any microsecond follow). The same command goes
     on where it was interrupted. The same seed gives the same bytes.
 
+    With photographs, the camera moves over one of them, or stands, while objects cut out of others move before it; every recording has its
+    own sensor (unless a --sensor option is given), and no photograph is used for two of the splits.
+
     Args:
+        photos: COCO labels (.json or .json.xz) of photographs with boxes, or masks, of person, bicycle, motorcycle, car, bus, truck.
+        images: Folders or zips that hold the photographs; those beside the labels if not given.
+        cutouts: Number of objects and distractors to cut out of the photographs; kept in DIR/cutouts.npz.
+        split: Put all recordings into this split instead of 80, 10 and 10 %.
         recordings: Number of recordings of the data set.
-        seconds: Length of each recording, 8 if not given; of a video, how much of it to read, all if not given.
+        seconds: Length of each recording, 8 if not given (4 with photographs); of a video, how much to read, all if not given.
         size: Width x height of the sensor, 160x128 if not given; of a video, what to scale it to, its own size if not given.
-        seed: Chance begins here: another seed, another data set.
+        seed: Random seed: another seed, another data set.
         processes: Recordings made at the same time; as many as there are cores if not given.
         overwrite: Replace OUT if it exists.
     """
@@ -59,9 +72,12 @@ def simulate(
         if processes is not None and processes < 1:
             raise InputError(f"--processes {processes}: expected 1 or more")
         config = DatasetConfig(
-            recordings=recordings, seconds=seconds or 8.0, width=width or 160, height=height or 128, seed=seed, sensor=sensor
-        )
+            recordings=recordings, seconds=seconds or (8.0 if photos is None else 4.0), width=width or 160, height=height or 128, seed=seed,
+            sensor=sensor, photos=_photos(photos, images, cutouts), split=split,
+        )  # fmt: skip
         _dataset(source, config, processes)
+    elif photos is not None:
+        raise InputError(f"--photos makes a data set; expected one folder to write to, got {source} and {out}")
     else:
         check_target(out, source, overwrite)
         _video(VideoSource(source, width=width, height=height, seconds=seconds, sensor=sensor, seed=seed), out, overwrite)
@@ -75,9 +91,27 @@ def size_of(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def _photos(labels: Path | None, images: tuple[Path, ...], cutouts: int) -> PhotosConfig | None:
+    if labels is None:
+        if images:
+            raise InputError("--images names the photographs of --photos LABELS.json; give that, too")
+        return None
+    places = tuple(str(path.resolve()) for path in images)
+    found = photo_set(str(labels.resolve()), places)
+    for reason, count in found.skipped.items():
+        print(f"{labels}: skipped {count:,} {reason}")
+    return PhotosConfig(labels=str(labels.resolve()), images=places, digest=found.digest, cutouts=cutouts)
+
+
 def _dataset(folder: Path, config: DatasetConfig, processes: int | None) -> None:
     with tqdm(total=config.recordings, desc="simulating", unit=" recordings", leave=False, disable=None) as bar:
-        paths = write_dataset(folder, config, processes, lambda path, seconds: bar.update())
+        paths = write_dataset(
+            folder,
+            config,
+            processes,
+            lambda path, seconds: bar.update(),
+            lambda done, wanted: bar.set_postfix_str(f"{done} of {wanted} cut-outs"),
+        )
     total = sum(path.stat().st_size for path in paths)
     print(f"{folder}: {len(paths)} recordings of {config.seconds:g} s, {config.width} x {config.height}, {total / 1e6:.1f} MB of events")
 

@@ -17,7 +17,7 @@ def plan_camera(rng: np.random.Generator, width: int, height: int, duration_us: 
     while time_us < duration_us:
         length_us = float(np.rint(rng.uniform(0.4e6, 2.2e6)))
         if rng.random() < 0.6:
-            shakes.append(_shake(rng, width / 160, time_us, time_us + length_us))
+            shakes.append(shake(rng, width / 160, time_us, time_us + length_us))
         if rng.random() < 0.8:
             goal = rng.uniform(-1, 1, 2) * (REACH * width, 0.3 * REACH * height)
             ramp_us = float(np.rint(rng.uniform(0.05, 0.3) * length_us))
@@ -37,7 +37,7 @@ def plan_camera(rng: np.random.Generator, width: int, height: int, duration_us: 
     return Camera(times, velocity, np.concatenate((np.zeros((1, 2)), np.cumsum(steps, axis=0))), np.array(shakes).reshape(-1, 8))
 
 
-def _shake(rng: np.random.Generator, scale: float, start_us: float, end_us: float) -> tuple[float, ...]:
+def shake(rng: np.random.Generator, scale: float, start_us: float, end_us: float) -> tuple[float, ...]:
     amplitude = np.exp(rng.uniform(np.log(0.3), np.log(3.0), 2)) * scale
     frequency = rng.uniform(1.5, 9.0, 2)
     amplitude *= np.minimum(1, 4 / frequency)

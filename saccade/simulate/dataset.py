@@ -1,20 +1,17 @@
 """SEEDS -> DATA SET: DIR/{train,val,test}/SEED.h5 with labels, on all cores; what is complete is kept when it is resumed."""
 
 import json
-import multiprocessing
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from saccade.files import replacing
-from saccade.simulate.plan import GENERATOR
-from saccade.simulate.recording import LABEL_RATE_HZ, RecordingConfig, write_recording
+from saccade.files import differences, replacing, to_plain
+from saccade.pool import report, spread
+from saccade.simulate.cutouts import PhotosConfig, prepare_cutouts
+from saccade.simulate.photo_scene import draw_sensor
+from saccade.simulate.recording import CUTOUTS, LABEL_RATE_HZ, RecordingConfig, write_recording
 from saccade.simulate.sensor import SensorConfig
 from saccade.simulate.shapes import CLASSES
 from saccade.types import InputError
@@ -32,51 +29,74 @@ class DatasetConfig:
     height: int = 128
     seed: int = 0
     sensor: SensorConfig = field(default_factory=SensorConfig)
+    photos: PhotosConfig | None = None  # None: drawn streets. With photographs and the sensor as built every recording has its own sensor
+    split: str | None = None  # all recordings go into this one, None = 80, 10 and 10 % of them and of the photographs
 
     def __post_init__(self) -> None:
         if not 1 <= self.recordings <= SPLITS["val"] or self.seed < 0:
             raise InputError(f"data set: recordings={self.recordings} must be within 1 and {SPLITS['val']:,}, seed={self.seed} 0 or more")
+        if self.split is not None and self.split not in SPLITS:
+            raise InputError(f"data set: split={self.split!r} must be one of {', '.join(SPLITS)}")
 
     def seeds(self) -> dict[str, list[int]]:
-        """80, 10 and 10 % of the recordings, at least one for training."""
+        """80, 10 and 10 % of the recordings, at least one for training; or all in one split."""
         tenth = self.recordings // 10
         counts = {"train": self.recordings - 2 * tenth, "val": tenth, "test": tenth}
+        if self.split is not None:
+            counts = dict.fromkeys(SPLITS, 0) | {self.split: self.recordings}
         return {split: [self.seed * MILLION + SPLITS[split] + i for i in range(counts[split])] for split in SPLITS}
+
+    def recording(self, seed: int, split: str) -> RecordingConfig:
+        sensor = draw_sensor(seed) if self.photos is not None and self.sensor == SensorConfig() else self.sensor
+        shared = None if self.photos is None or self.split is not None else split
+        return RecordingConfig(
+            seed=seed, width=self.width, height=self.height, seconds=self.seconds, sensor=sensor, photos=self.photos, split=shared
+        )
 
 
 def write_dataset(
-    folder: Path | str, config: DatasetConfig, processes: int | None = None, progress: Callable[[str, float], None] | None = None
+    folder: Path | str,
+    config: DatasetConfig,
+    processes: int | None = None,
+    progress: Callable[[str, float], None] | None = None,
+    cutting: Callable[[int, int], None] | None = None,
 ) -> list[Path]:
     """Write or complete the data set and return the paths of all its recordings. The bytes don't depend on the number of processes.
 
-    `progress` gets the path of a recording and the seconds of it that are new. Two runs must not write to one folder at the same time.
+    `progress` gets the path of a recording and the seconds of it that are new, `cutting` how many cut-outs of photographs are made and how
+    many are wanted. Two runs must not write to one folder at the same time.
     """
-    folder = Path(folder)
+    folder, processes = Path(folder), processes or os.cpu_count() or 1
     _prepare(folder, config)
-    jobs = {folder / split / f"{seed:09d}.h5": seed for split, seeds in config.seeds().items() for seed in seeds}
+    if config.photos is not None:
+        prepare_cutouts(folder / CUTOUTS, config.photos, processes, cutting)
+    jobs = {folder / split / f"{seed:09d}.h5": (seed, split) for split, seeds in config.seeds().items() for seed in seeds}
     missing = [path for path in jobs if not path.exists()]
     for path in jobs:
         if progress and path.exists():
             progress(str(path), config.seconds)
-    recording = RecordingConfig(seed=0, width=config.width, height=config.height, seconds=config.seconds, sensor=config.sensor)
-    tasks = [(path, replace(recording, seed=jobs[path])) for path in missing]
-    for path in _run(tasks, processes or os.cpu_count() or 1):
+    tasks = [(path, config.recording(*jobs[path])) for path in missing]
+    for (path, _), _ in spread(_work, tasks, processes, what="simulate"):
         if progress:
             progress(str(path), config.seconds)
     return list(jobs)
 
 
+def _work(task: tuple[Path, RecordingConfig]) -> int:
+    return write_recording(*task, progress=lambda seconds: report())
+
+
 def _prepare(folder: Path, config: DatasetConfig) -> None:
     """Make the folders and dataset.json; refuse a folder that holds something else."""
-    about: dict[str, Any] = {"format": "saccade simulated", "generator": GENERATOR, "classes": list(CLASSES)}
-    about |= {"label_rate_hz": LABEL_RATE_HZ} | asdict(config)
+    about: dict[str, Any] = {"format": "saccade simulated", "generator": config.recording(0, "train").generator, "classes": list(CLASSES)}
+    about |= {"label_rate_hz": LABEL_RATE_HZ} | to_plain(config)
     about["splits"] = {split: [f"{split}/{seed:09d}.h5" for seed in seeds] for split, seeds in config.seeds().items()}
     path = folder / "dataset.json"
     if path.exists():
-        differs = _differences(path, json.loads(json.dumps(about)))
+        differs = _differences(path, about)
         if differs:
             raise InputError(f"{folder}: holds a data set of other settings ({differs}); give these settings again, or another folder")
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    elif folder.exists() and (not folder.is_dir() or any(file.name != CUTOUTS for file in folder.iterdir())):
         raise InputError(f"{folder}: exists and holds no data set of saccade; give a new or an empty folder")
     try:
         for split, seeds in config.seeds().items():
@@ -91,64 +111,10 @@ def _prepare(folder: Path, config: DatasetConfig) -> None:
 
 
 def _differences(path: Path, about: dict[str, Any]) -> str:
+    """Between the data set that is there and the one wanted. What an older saccade didn't write has its default."""
     try:
-        there = json.loads(path.read_text())
-        flat = {**there, **there.get("sensor", {})}
+        there = to_plain(DatasetConfig()) | json.loads(path.read_text())
+        there["sensor"] = to_plain(SensorConfig()) | there["sensor"]
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: can't be read as a data set's description ({error}); choose another folder") from error
-    wanted = {**about, **about["sensor"]}
-    names = [name for name in wanted if name not in ("sensor", "splits") and flat.get(name) != wanted[name]]
-    return ", ".join(f"{name} {flat.get(name)} instead of {wanted[name]}" for name in names)
-
-
-def _run(tasks: list[tuple[Path, RecordingConfig]], processes: int) -> Iterator[Path]:
-    """Write recordings, as many at a time as there are processes; an interrupt stops them all, and nothing is left half-written."""
-    processes = min(processes, len(tasks))
-    if processes <= 1:
-        for path, config in tasks:
-            write_recording(path, config)
-            yield path
-        return
-    context = multiprocessing.get_context("spawn")  # forking a process that has threads may lock up
-    stop = context.Event()
-    with ProcessPoolExecutor(processes, context, _begin, (stop,)) as executor:
-        futures = [executor.submit(_work, path, config) for path, config in tasks]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        except BrokenProcessPool as error:
-            raise InputError(
-                "simulate: a process was ended from outside, perhaps for want of memory; run it again, with fewer --processes"
-            ) from error
-        except BaseException:
-            stop.set()
-            executor.shutdown(wait=True, cancel_futures=True)
-            raise
-
-
-_stop: Any = None  # of a worker process: set when the others gave up
-
-
-def _begin(stop: Any) -> None:
-    """Ctrl-C reaches every process of the terminal: only the first decides. A worker whose first process was killed ends itself."""
-    global _stop
-    _stop = stop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: Any) -> None:
-    parent.join()
-    os._exit(1)
-
-
-def _work(path: Path, config: RecordingConfig) -> Path:
-    write_recording(path, config, _give_up)
-    return path
-
-
-def _give_up(seconds: float) -> None:
-    if _stop is not None and _stop.is_set():
-        raise InterruptedError("the other processes gave up")
+    return ", ".join(differences(there | {"splits": about["splits"]}, about))

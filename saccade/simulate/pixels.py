@@ -22,7 +22,7 @@ class Pixels(NamedTuple):
     goal: np.ndarray  # ... and before it
     pace: np.ndarray  # 1 / time constant of the low-pass
     noise: np.ndarray  # rate of all events of noise
-    patience: np.ndarray  # how much of (rate x time) is left until the next event of noise: exponentially distributed, so a Poisson process
+    wait_left: np.ndarray  # remaining waiting time until the next noise event, in units of 1 / rate: exponential, so a Poisson process
     ready_us: np.ndarray  # end of the refractory time
     draws: np.ndarray  # random numbers used so far
 
@@ -52,7 +52,7 @@ def expose(pixels, intensity, rectangles, cutoff_hz, dark_cutoff_hz, shot_hz):
 
 
 @compiled
-def advance(pixels, key, start_us, end_us, refractory_us, first, out_t, out_pixel, out_p, room):
+def advance(pixels, key, start_us, end_us, refractory_us, bursts, first, out_t, out_pixel, out_p, room):
     """Events of [start_us, end_us) of the pixels from `first` on; returns how many (-1: one has no room), and the pixel to go on with."""
     count, elapsed = 0, end_us - start_us
     for pixel in range(first, len(pixels.level)):
@@ -67,20 +67,37 @@ def advance(pixels, key, start_us, end_us, refractory_us, first, out_t, out_pixe
             pixels.level[pixel] = new
         slope = (new - old) / elapsed + pixels.leak[pixel]
         change = pixels.change[pixel] + slope * elapsed
-        patience = pixels.patience[pixel] - pixels.noise[pixel] * elapsed
-        if -pixels.off[pixel] < change < pixels.on[pixel] and patience > 0 and pixels.ready_us[pixel] <= start_us:
-            pixels.change[pixel], pixels.patience[pixel] = change, patience
+        wait_left = pixels.wait_left[pixel] - pixels.noise[pixel] * elapsed
+        if -pixels.off[pixel] < change < pixels.on[pixel] and wait_left > 0 and pixels.ready_us[pixel] <= start_us:
+            pixels.change[pixel], pixels.wait_left[pixel] = change, wait_left
         else:
-            count = _events_of(pixels, key, pixel, slope, start_us, end_us, refractory_us, count, count + room, out_t, out_pixel, out_p)
+            count = _events_of(
+                pixels, key, pixel, slope, start_us, end_us, refractory_us, bursts, count, count + room, out_t, out_pixel, out_p
+            )
             if count < 0:
                 return count, pixel
     return count, len(pixels.level)
 
 
 @compiled
-def _events_of(pixels, key, pixel, slope, start_us, end_us, refractory_us, count, most, out_t, out_pixel, out_p):
+def _repeat(pixels, key, pixel, now, end_us, bursts, count, most, out_t, out_pixel, out_p):
+    """The readout's repetitions of the event before `count`: probability, delay and probability of the other polarity are in `bursts`."""
+    while count < most:
+        draw = pixels.draws[pixel]
+        pixels.draws[pixel] = draw + np.uint64(3)
+        if uniform(key, pixel, draw) >= bursts[0]:
+            break
+        later = now + bursts[1] * uniform(key, pixel, draw + np.uint64(1))
+        out_t[count], out_pixel[count] = min(math.floor(later), math.ceil(end_us) - 1), pixel
+        out_p[count] = out_p[count - 1] != (uniform(key, pixel, draw + np.uint64(2)) < bursts[2])
+        count += 1
+    return count
+
+
+@compiled
+def _events_of(pixels, key, pixel, slope, start_us, end_us, refractory_us, bursts, count, most, out_t, out_pixel, out_p):
     """From event to event: the next crossing of a threshold or the next event of noise, whichever comes first. -1 if there is no room."""
-    now, change, patience = start_us, pixels.change[pixel], pixels.patience[pixel]
+    now, change, wait_left = start_us, pixels.change[pixel], pixels.wait_left[pixel]
     while True:
         if pixels.ready_us[pixel] > now:  # blind; what changes meanwhile is lost
             change = 0.0
@@ -92,11 +109,11 @@ def _events_of(pixels, key, pixel, slope, start_us, end_us, refractory_us, count
             crossing = max((pixels.on[pixel] - change) / slope, 0.0)
         elif slope < 0:
             crossing = max((-pixels.off[pixel] - change) / slope, 0.0)
-        noise = patience / pixels.noise[pixel] if pixels.noise[pixel] > 0 else math.inf
+        noise = wait_left / pixels.noise[pixel] if pixels.noise[pixel] > 0 else math.inf
         wait = min(crossing, noise)
         if now + wait >= end_us:
             change += slope * (end_us - now)
-            patience -= pixels.noise[pixel] * (end_us - now)
+            wait_left -= pixels.noise[pixel] * (end_us - now)
             break
         if count == most:
             return -1
@@ -104,15 +121,17 @@ def _events_of(pixels, key, pixel, slope, start_us, end_us, refractory_us, count
         polarity = slope > 0
         if noise < crossing:
             draw = pixels.draws[pixel]
-            patience = -math.log(uniform(key, pixel, draw))
+            wait_left = -math.log(uniform(key, pixel, draw))
             hot = uniform(key, pixel, draw + np.uint64(1)) * pixels.noise[pixel] < pixels.hot[pixel]
             polarity = hot or uniform(key, pixel, draw + np.uint64(2)) < 0.5  # a hot pixel is a strong leak: rising only
             pixels.draws[pixel] = draw + np.uint64(3)
         else:
-            patience -= pixels.noise[pixel] * wait
+            wait_left -= pixels.noise[pixel] * wait
         out_t[count], out_pixel[count], out_p[count] = math.floor(now), pixel, polarity
         count += 1
+        if bursts[0] > 0:
+            count = _repeat(pixels, key, pixel, now, end_us, bursts, count, most, out_t, out_pixel, out_p)
         change = 0.0
         pixels.ready_us[pixel] = now + refractory_us
-    pixels.change[pixel], pixels.patience[pixel] = change, patience
+    pixels.change[pixel], pixels.wait_left[pixel] = change, wait_left
     return count

@@ -4,8 +4,8 @@ import numpy as np
 
 from saccade.simulate.camera import plan_camera
 from saccade.simulate.routes import Route, plan_route
-from saccade.simulate.scene import Scene, Tracks
 from saccade.simulate.shapes import SHADES, Y
+from saccade.simulate.street import Street, Tracks
 from saccade.simulate.texture import background, grain
 from saccade.types import InputError
 
@@ -15,7 +15,7 @@ CALM = 0.38  # how likely it is that no further object comes
 SMALLEST = 32  # px, sides of the sensor
 
 
-def make_scene(seed: int, width: int = 160, height: int = 128, seconds: float = 8.0, *, camera_moves: bool | None = None) -> Scene:
+def make_scene(seed: int, width: int = 160, height: int = 128, seconds: float = 8.0, *, camera_moves: bool | None = None) -> Street:
     """A street with one to eight objects at a time. The camera stands still for even seeds and moves for odd ones, unless stated."""
     if not (SMALLEST <= width <= 4096 and SMALLEST <= height <= 4096):
         raise InputError(f"scene: size {width}x{height} must be within {SMALLEST}x{SMALLEST} and 4096x4096")
@@ -34,7 +34,7 @@ def make_scene(seed: int, width: int = 160, height: int = 128, seconds: float = 
         while start_us < duration_us:
             routes.append(plan_route(rng, width, height, horizon, margin, start_us, duration_us))
             start_us = routes[-1].end_us + float(np.rint(rng.uniform(0.1e6, 1.2e6)))
-    return Scene(seed, width, height, duration_us, image, grain(rng), camera, _tracks(routes, float(brightness)))
+    return Street(seed, width, height, duration_us, image, grain(rng), camera, _tracks(routes, float(brightness)))
 
 
 def _tracks(routes: list[Route], brightness: float) -> Tracks:

@@ -1,56 +1,18 @@
 """SCENE + TIME -> INTENSITIES: edges cover pixels by parts; where nothing moved since the last picture, nothing is drawn again."""
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Float32, Int64
 
 from saccade.machine import compiled
 from saccade.simulate.motion import camera_at, camera_fastest, camera_last_moved, fastest, last_moved
-from saccade.simulate.scene import Scene
 from saccade.simulate.shapes import CAPSULE, GRAIN, GRAIN_X, GRAIN_Y, GROWTH, MOST_PARTS, PACE, PART, SHADE, SIZE, WIDEST
 from saccade.simulate.silhouette import bounds, depth_inside, part_bounds
 from saccade.simulate.truth import place_track, standing_at
 
-Image = Float32[np.ndarray, "height width"]
-Rectangles = Int64[np.ndarray, "n 4"]  # left, top, right, bottom in pixels, right and bottom excluded
-
 LONGEST_STEP_US = 5_000
 SHORTEST_STEP_US = 10  # never needed: nothing moves that fast, even on a sensor 4096 wide
 FARTHEST_PX = 0.5  # that an edge moves in a step
-
-
-class Renderer:
-    """Pictures of a scene at times that only go forward."""
-
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
-        self._image = np.zeros((scene.height, scene.width), np.float32)
-        self._boxes = np.zeros((len(scene.tracks.kind), 4))
-        self._time_us: int | None = None
-
-    def draw(self, time_us: int) -> tuple[Image, Rectangles]:
-        """The picture (the same memory every time) and where it differs, perhaps, from the one before."""
-        before = -1.0 if self._time_us is None else float(self._time_us)
-        tracks, camera = self.scene.tracks, self.scene.camera
-        rectangles = draw_changes(tracks, camera, self.scene.background, self.scene.grain, before, float(time_us), self._boxes, self._image)
-        self._time_us = time_us
-        return self._image, rectangles
-
-
-def render(scene: Scene, time_us: int) -> Image:
-    """One picture."""
-    return Renderer(scene).draw(time_us)[0]
-
-
-def steps(scene: Scene) -> Iterator[int]:
-    """Times from 0 to the end, so close that no edge moves more than half a pixel from one to the next."""
-    time_us = 0
-    while time_us < scene.duration_us:
-        yield time_us
-        time_us += next_step(scene.tracks, scene.camera, float(time_us), scene.width, scene.height)
-    yield scene.duration_us
 
 
 @compiled

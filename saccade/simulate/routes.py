@@ -61,14 +61,24 @@ def plan_route(
     largest = size * (1 + abs(traits[shapes.GROWTH]) * max(abs(limits[0]), abs(limits[1])))
     traits[shapes.PACE] = shapes.PACES[kind] * largest / size + shapes.WIDEST * size * abs(traits[shapes.GROWTH])
     pace = slowest * (fastest / slowest) ** rng.beta(1.5, 1.5) * width / 160  # the slowest and the fastest are rare
-    times, speeds = _legs(rng, pace, width, limits, start_us, duration_us, kind == shapes.CAR_BEHIND)
+    times, speeds = legs(rng, pace, width, limits, start_us, duration_us, kind == shapes.CAR_BEHIND)
     seconds = np.diff(times) * 1e-6
     distance = np.concatenate(([0.0], np.cumsum(seconds * (speeds[1:] + speeds[:-1]) / 2)))
     return Route(kind, traits, start_us, float(times[-1]), times, speeds, distance)
 
 
-def _legs(
-    rng: np.random.Generator, pace: float, width: int, limits: tuple[float, float], start_us: float, duration_us: int, returns: bool
+def legs(
+    rng: np.random.Generator,
+    pace: float,
+    width: int,
+    limits: tuple[float, float],
+    start_us: float,
+    duration_us: int,
+    returns: bool,
+    *,
+    stops: float = STOPS,
+    stop_us: tuple[float, float] = STOP_US,
+    leg_s: tuple[float, float] = (0.15, 1.2),
 ) -> tuple[np.ndarray, np.ndarray]:
     """Knots of the speed: legs of going and stops between, until the farthest distance or the end. It begins in motion: who has never
     moved has made no events, and nobody could detect it."""
@@ -77,13 +87,13 @@ def _legs(
     while time_us < duration_us and (returns or travelled < limits[1]):
         speed = pace * rng.uniform(0.6, 1.0) if len(times) > 1 else pace
         ramp_s = rng.uniform(0.05, 0.3)
-        length = min(speed * np.exp(rng.uniform(np.log(0.15), np.log(1.2))), rng.uniform(0.1, 0.6) * width)
+        length = min(speed * np.exp(rng.uniform(np.log(leg_s[0]), np.log(leg_s[1]))), rng.uniform(0.1, 0.6) * width)
         length = max(length, SHORTEST_LEG * width)
         if returns:
             room = limits[1] - travelled if direction > 0 else travelled - limits[0]
             length = min(length, room * rng.uniform(0.2, 0.9))
             ramp_s = min(ramp_s, 0.8 * length / speed)
-        elif limits[1] - travelled < length or rng.random() > STOPS:
+        elif limits[1] - travelled < length or rng.random() > stops:
             length = limits[1] - travelled + 1.0  # it leaves without another stop
         if len(times) > 1:
             time_us += ramp_s * 1e6
@@ -96,7 +106,7 @@ def _legs(
         travelled += direction * (length + speed * ramp_s * (1.0 if len(times) > 3 else 0.5))
         time_us += ramp_s * 1e6
         if returns or travelled < limits[1]:
-            time_us += rng.uniform(*STOP_US)
+            time_us += rng.uniform(*stop_us)
             times.append(time_us)
             speeds.append(0.0)
         if returns:

@@ -1,31 +1,20 @@
-"""SCENE: textures, camera and tracks as numbers, and what is true of them at any microsecond."""
+"""SCENE: what a sensor looks at, drawn or photographed; intensities and truth at any microsecond."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Int64
 
-from saccade.simulate.motion import Camera
-from saccade.simulate.shapes import CLASS_OF_KIND, CLASSES
-from saccade.simulate.truth import query
 from saccade.types import Boxes, Ids, InputError, Labels, Scores, Times
+
+IntensityImage = Float32[np.ndarray, "height width"]
+Rectangles = Int64[np.ndarray, "n 4"]  # left, top, right, bottom in pixels, right and bottom excluded
+TimedImage = tuple[int, IntensityImage, Rectangles]  # time in us, intensities, where they may differ from the picture before
 
 LEAST_VISIBLE = 0.25  # objects of which less is to be seen have no label ...
 LEAST_SIDE = 3.0  # ... nor those whose box inside the image is narrower or lower than this, px
-
-
-class Tracks(NamedTuple):
-    """The objects, farthest first: the order in which they are drawn."""
-
-    kind: np.ndarray  # (n,) int64, the silhouette
-    traits: np.ndarray  # (n, TRAITS) float64
-    start_us: np.ndarray  # (n,) float64: not there before ...
-    end_us: np.ndarray  # ... nor from this on
-    first_knot: np.ndarray  # (n + 1,) int64, into the columns below
-    knot_us: np.ndarray  # (k,) float64
-    speed: np.ndarray  # (k,) px/s along the track; negative is backwards
-    distance: np.ndarray  # (k,) px travelled at the knots
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,44 +33,52 @@ class Truth:
         return Labels(self.t, self.boxes, self.classes, self.tracks, self.still_us, self.visible, self.speed_px_s)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Scene:
-    """What `saccade.simulate.plan.make_scene` made out of a seed."""
-
-    seed: int
-    width: int
-    height: int
-    duration_us: int
-    background: Float32[np.ndarray, "rows columns"]  # intensities, both sides powers of two: the world repeats
-    grain: Float32[np.ndarray, "side side"]  # texture of the objects, around 0
-    camera: Camera
-    tracks: Tracks
-
-    classes = CLASSES
+@runtime_checkable
+class Scene(Protocol):
+    """Drawn streets (`plan.make_scene`) and photographs (`photo_scene.make_photo_scene`) as the sensor and the labels need them."""
 
     @property
-    def camera_moves(self) -> bool:
-        return bool((self.camera.velocity != 0).any()) or len(self.camera.shakes) > 0
+    def seed(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def height(self) -> int: ...
+    @property
+    def duration_us(self) -> int: ...
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+    @property
+    def finer(self) -> int:
+        """Sensor pixels per pixel of labels and events, in x and in y: events of a large sensor scaled down. 1: they are the same."""
+        ...
 
-    def truth(self, t_us: Times) -> Truth:
-        """Boxes and the rest at any times, in order; exact, but for `visible`, which is counted on a lattice (to about 0.03)."""
-        t_us = np.ascontiguousarray(t_us, np.int64)
-        if len(t_us) and not (t_us.min() >= 0 and t_us.max() <= self.duration_us and (np.diff(t_us) >= 0).all()):
-            raise InputError(f"Scene.truth: times must be in order and within 0 to {self.duration_us} us, got {t_us.min()} to {t_us.max()}")
-        row, track, values = query(self.tracks, self.camera, t_us, self.width, self.height)
-        sides = values[:, 2:4] - values[:, 0:2]
-        kept = (values[:, 4] >= LEAST_VISIBLE) & (sides >= LEAST_SIDE).all(axis=1)
-        row, track, values = row[kept], track[kept], values[kept]
-        classes = np.array(CLASS_OF_KIND, np.int64)[self.tracks.kind[track]]
-        return Truth(
-            t_us[row],
-            values[:, :4].astype(np.float32),
-            classes,
-            track,
-            np.rint(values[:, 5]).astype(np.int64),
-            values[:, 4].astype(np.float32),
-            values[:, 6].astype(np.float32),
-        )
+    def intensity(self, time_us: int) -> IntensityImage: ...
 
-    def labels(self, t_us: Times) -> Labels:
-        return self.truth(t_us).labels()
+    def pictures(self) -> Iterator[TimedImage]:
+        """From 0 to the end, as close in time as the sensor needs them; the image is the same memory every time."""
+        ...
+
+    def truth(self, t_us: Times) -> Truth: ...
+
+
+def check_times(t_us: Times, duration_us: int) -> Times:
+    t_us = np.ascontiguousarray(t_us, np.int64)
+    if len(t_us) and not (t_us.min() >= 0 and t_us.max() <= duration_us and (np.diff(t_us) >= 0).all()):
+        raise InputError(f"Scene.truth: times must be in order and within 0 to {duration_us} us, got {t_us.min()} to {t_us.max()}")
+    return t_us
+
+
+def as_truth(t_us: Times, row: np.ndarray, track: np.ndarray, values: np.ndarray, classes: np.ndarray) -> Truth:
+    """Rows of a query (left, top, right, bottom, visible, still_us, speed) as Truth, without what is too small or mostly hidden."""
+    sides = values[:, 2:4] - values[:, 0:2]
+    kept = (values[:, 4] >= LEAST_VISIBLE) & (sides >= LEAST_SIDE).all(axis=1)
+    row, track, values = row[kept], track[kept], values[kept]
+    return Truth(
+        t_us[row],
+        values[:, :4].astype(np.float32),
+        classes[track],
+        track,
+        np.rint(values[:, 5]).astype(np.int64),
+        values[:, 4].astype(np.float32),
+        values[:, 6].astype(np.float32),
+    )

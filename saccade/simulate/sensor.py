@@ -36,6 +36,12 @@ class SensorConfig:
     """Fraction of the pixels that make events all the time."""
     hot_hz: float = 100.0
     """Mean rate of a hot pixel; single ones differ (exponentially distributed)."""
+    burst: float = 0.0
+    """Probability that the readout repeats an event of a pixel at once, and then perhaps again."""
+    burst_us: float = 1.0
+    """Within so many microseconds."""
+    burst_flip: float = 0.0
+    """Probability that the repeated event has the other polarity."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -44,6 +50,8 @@ class SensorConfig:
                 raise InputError(f"sensor: {item.name}={value} must be a number of 0 or more")
         if min(self.threshold_on, self.threshold_off) < 0.01:
             raise InputError(f"sensor: thresholds {self.threshold_on}, {self.threshold_off} must be at least 0.01")
+        if self.burst > 0.95 or self.burst_flip > 1:
+            raise InputError(f"sensor: burst={self.burst} must be at most 0.95, burst_flip={self.burst_flip} at most 1")
         if self.hot_fraction > 1 or self.mismatch > 0.5 or self.cutoff_hz == 0:
             raise InputError("sensor: hot_fraction must be at most 1, mismatch at most 0.5, cutoff_hz above 0")
 
@@ -72,7 +80,7 @@ class Sensor:
             goal=np.zeros(count),
             pace=np.zeros(count),
             noise=np.zeros(count),
-            patience=rng.exponential(1.0, count),
+            wait_left=rng.exponential(1.0, count),
             ready_us=np.zeros(count),
             draws=np.zeros(count, np.uint64),
         )
@@ -106,8 +114,8 @@ class Sensor:
         parts, first = [], 0
         while first < self.width * self.height:
             count, first = advance(
-                self._pixels, self._key, float(self._time_us or 0), float(time_us), self.config.refractory_us, first,
-                self._t, self._pixel, self._p, ROOM,
+                self._pixels, self._key, float(self._time_us or 0), float(time_us), self.config.refractory_us,
+                (self.config.burst, self.config.burst_us, self.config.burst_flip), first, self._t, self._pixel, self._p, ROOM,
             )  # fmt: skip
             if count < 0:
                 step_us = time_us - (self._time_us or 0)

@@ -61,7 +61,7 @@ def _outline(part):
 
 
 @compiled
-def _cut(points, axis, limit, sign):
+def cut_polygon(points, axis, limit, sign):
     """The polygon where sign * coordinate <= sign * limit."""
     kept = np.empty((2 * len(points), 2))
     n = 0
@@ -86,8 +86,8 @@ def bounds_in_image(parts, number, width, height):
         if right <= 0 or left >= width or bottom <= 0 or top >= height:
             continue
         if left < 0 or right > width or top < 0 or bottom > height:
-            points = _cut(_cut(_outline(parts[n]), 0, 0.0, -1.0), 0, float(width), 1.0)
-            points = _cut(_cut(points, 1, 0.0, -1.0), 1, float(height), 1.0)
+            points = cut_polygon(cut_polygon(_outline(parts[n]), 0, 0.0, -1.0), 0, float(width), 1.0)
+            points = cut_polygon(cut_polygon(points, 1, 0.0, -1.0), 1, float(height), 1.0)
             if len(points) == 0:
                 continue
             left, right = max(points[:, 0].min(), 0.0), min(points[:, 0].max(), float(width))  # a cut is exact but for rounding

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from saccade.simulate.render import Renderer, steps
+import numpy as np
+
 from saccade.simulate.scene import Scene
 from saccade.simulate.sensor import Sensor, SensorConfig
 from saccade.types import Events
@@ -19,19 +20,26 @@ class Simulation:
         self.width, self.height, self.duration_us = scene.width, scene.height, scene.duration_us
 
     def __iter__(self) -> Iterator[Events]:
-        renderer, sensor = Renderer(self.scene), Sensor(self.width, self.height, self.sensor, self.seed)
+        finer = self.scene.finer
+        sensor = Sensor(self.width * finer, self.height * finer, self.sensor, self.seed)
         parts: list[Events] = []
         due_us = self.chunk_us
-        for time_us in steps(self.scene):
-            image, changed = renderer.draw(time_us)
-            parts.append(sensor.see(image, time_us, changed))
+        for time_us, image, changed in self.scene.pictures():
+            parts.append(self._scaled(sensor.see(image, time_us, changed), finer))
             if time_us >= due_us:
                 yield Events.join(parts)
                 parts, due_us = [], time_us - time_us % self.chunk_us + self.chunk_us
         if parts:
             yield Events.join(parts)
 
+    def _scaled(self, events: Events, finer: int) -> Events:
+        """Events of the sensor's pixels on those of the labels."""
+        if finer == 1:
+            return events
+        step = np.uint16(finer)
+        return Events(events.t, events.x // step, events.y // step, events.p, self.width, self.height)
+
 
 def simulate(scene: Scene, sensor: SensorConfig | None = None, seed: int | None = None, *, chunk_us: int = CHUNK_US) -> Simulation:
-    """Events of a scene as a sensor sees it; `seed` is of the sensor's chance, the scene's own if not given."""
+    """Events of a scene as a sensor sees it; `seed` is of the sensor's random numbers, the scene's own if not given."""
     return Simulation(scene, sensor, seed, chunk_us=chunk_us)

@@ -86,9 +86,9 @@ def test_a_larger_data_set_holds_the_smaller(whole: Path) -> None:
 
 
 def test_other_settings_and_foreign_folders_are_refused(whole: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"seconds 0.3 instead of 0.4"):
+    with pytest.raises(InputError, match=r"seconds: there 0.3, here 0.4"):
         write_dataset(whole, replace(SMALL, seconds=0.4))
-    with pytest.raises(InputError, match=r"threshold_on 0.2 instead of 0.3"):
+    with pytest.raises(InputError, match=r"threshold_on: there 0.2, here 0.3"):
         write_dataset(whole, replace(SMALL, sensor=replace(SMALL.sensor, threshold_on=0.3)))
     (tmp_path / "holiday.jpg").write_bytes(b"")
     with pytest.raises(InputError, match="holds no data set"):

@@ -7,18 +7,17 @@ import pytest
 
 from saccade.representation.frames import frames
 from saccade.simulate.plan import make_scene
-from saccade.simulate.render import Renderer, render, steps
-from saccade.simulate.scene import Scene, Tracks
 from saccade.simulate.shapes import CLASSES, MOST_PARTS, PART, SHADES
 from saccade.simulate.silhouette import bounds
 from saccade.simulate.simulation import simulate
+from saccade.simulate.street import Renderer, Street, Tracks, steps
 from saccade.simulate.truth import place_track
 from saccade.types import Events, InputError
 
 GLARING = 50.0  # an intensity that nothing else has
 
 
-def only(scene: Scene, chosen: list[int], shades: list[float]) -> Scene:
+def only(scene: Street, chosen: list[int], shades: list[float]) -> Street:
     """The scene with some of its tracks, each in one intensity."""
     tracks = scene.tracks
     traits = tracks.traits[chosen].copy()
@@ -36,7 +35,7 @@ def test_boxes_are_those_of_the_drawn_silhouette(seed: int) -> None:
     truth = scene.truth(np.sort(np.random.default_rng(seed).integers(0, scene.duration_us, 12)))
     assert len(truth.t)
     for t, box, track in zip(truth.t, truth.boxes, truth.tracks, strict=True):
-        glow = render(only(scene, [int(track)], [GLARING]), int(t)) / GLARING
+        glow = only(scene, [int(track)], [GLARING]).intensity(int(t)) / GLARING
         rows, columns = np.flatnonzero(glow.max(axis=1) > 0.06), np.flatnonzero(glow.max(axis=0) > 0.06)  # a twentieth of a pixel covered
         drawn = np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1])
         beyond = (drawn - box) * [-1, -1, 1, 1]
@@ -53,9 +52,9 @@ def test_the_visible_fraction_is_what_is_left_in_the_picture(seed: int) -> None:
     for t, box, track, visible in zip(truth.t, truth.boxes, truth.tracks, truth.visible, strict=True):
         if box[0] <= 0 or box[1] <= 0 or box[2] >= scene.width or box[3] >= scene.height:
             continue  # the outer part isn't in the picture
-        alone = render(only(scene, [int(track)], [GLARING]), int(t)).sum()
+        alone = only(scene, [int(track)], [GLARING]).intensity(int(t)).sum()
         everyone = list(range(len(scene.tracks.kind)))
-        among = render(only(scene, everyone, [GLARING if k == track else 0.0 for k in everyone]), int(t)).sum()
+        among = only(scene, everyone, [GLARING if k == track else 0.0 for k in everyone]).intensity(int(t)).sum()
         nothing = scene.background[: scene.height, : scene.width].sum()
         assert visible == pytest.approx((among - nothing) / (alone - nothing), abs=0.08)
         hidden += visible < 0.95
@@ -99,7 +98,7 @@ def test_redrawing_what_moved_is_drawing_all() -> None:
         for i, t in enumerate(steps(scene)):
             image, _ = renderer.draw(t)
             if i % 97 == 0:
-                assert np.array_equal(image, render(scene, t))
+                assert np.array_equal(image, scene.intensity(t))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -124,11 +123,11 @@ def test_what_stands_still_is_drawn_the_same_since_it_last_moved(seed: int) -> N
         if still_us:
             assert speed == 0
             alone = only(scene, [int(track)], [1.0])
-            assert np.array_equal(render(alone, int(t)), render(alone, int(t - still_us)))
+            assert np.array_equal(alone.intensity(int(t)), alone.intensity(int(t - still_us)))
             later = scene.truth(np.array([t - still_us // 2]))
             assert abs(later.still_us[later.tracks == track][0] - (still_us - still_us // 2)) <= 1
             earlier_us = max(int(t - still_us) - 50_000, 0)
-            assert not np.array_equal(render(alone, int(t)), render(alone, earlier_us))
+            assert not np.array_equal(alone.intensity(int(t)), alone.intensity(earlier_us))
     assert (truth.still_us > 0).any() or seed in (1, 3)
 
 

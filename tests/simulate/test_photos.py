@@ -1,0 +1,387 @@
+"""Photographs become events: boxes are what is drawn, nothing happens where nothing moves, any label file is read, or refused by name."""
+
+import io
+import json
+import lzma
+import zipfile
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from saccade.commands.simulate import simulate as command
+from saccade.datasets.open import open_dataset
+from saccade.events.open import open_events
+from saccade.simulate.cutouts import DISTRACTOR, Cutouts, PhotosConfig, photo_set, prepare_cutouts, to_linear
+from saccade.simulate.dataset import DatasetConfig, write_dataset
+from saccade.simulate.photo_scene import PhotoScene, draw_sensor, make_photo_scene
+from saccade.simulate.photos import CAR, PEDESTRIAN, TWO_WHEELER, PhotoObject, PhotoSet, decode, join_riders, open_photos
+from saccade.simulate.recording import read_config, read_truth
+from saccade.simulate.scene import Scene
+from saccade.simulate.sensor import SensorConfig
+from saccade.simulate.simulation import simulate
+from saccade.types import Events, InputError
+
+pytest.importorskip("cv2")
+Image = pytest.importorskip("PIL.Image")
+
+REAL = Path(__file__).parents[3] / "shared/photos/photos_val.json"
+QUIET = SensorConfig(shot_hz=0, leak_hz=0, hot_fraction=0)
+NAMES = ("person", "bicycle", "car")
+GLARING = 50.0  # an intensity that nothing else has
+
+
+def paint(rng: np.random.Generator) -> tuple[np.ndarray, list[dict[str, Any]]]:
+    """A street of noise with a car, a person and a bicycle in colours of their own, and their labels."""
+    image = rng.integers(90, 140, (96, 128, 3), dtype=np.uint8)
+    marks = []
+    y, x = np.mgrid[:96, :128]
+    things = ((1, (12, 20, 14, 40), (200, 40, 40)), (3, (40, 50, 44, 24), (30, 30, 200)), (2, (96, 18, 24, 26), (20, 190, 30)))
+    for category, (left, top, wide, high), colour in things:
+        inside = abs((2 * x + 1 - 2 * left - wide) / wide) ** 2.5 + abs((2 * y + 1 - 2 * top - high) / high) ** 2.5 < 1
+        image[inside] = np.clip(np.array(colour) + rng.integers(-20, 20, (inside.sum(), 3)), 0, 255)
+        marks.append({"category_id": category, "bbox": [left, top, wide, high]})
+    return image, marks
+
+
+def write_photos(folder: Path, number: int = 12, **changes: Any) -> Path:
+    """Labels and images beside them."""
+    rng = np.random.default_rng(4)
+    content: dict[str, Any] = {"images": [], "annotations": [], "categories": [{"id": i + 1, "name": name} for i, name in enumerate(NAMES)]}
+    (folder / "images").mkdir(parents=True)
+    for i in range(number):
+        image, marks = paint(rng)
+        Image.fromarray(image).save(folder / f"images/{i:03d}.png")
+        content["images"].append({"id": i, "file_name": f"{i:03d}.png", "width": 128, "height": 96})
+        content["annotations"] += [mark | {"id": len(content["annotations"]), "image_id": i} for mark in marks]
+    (folder / "labels.json").write_text(json.dumps(content | changes))
+    return folder / "labels.json"
+
+
+@pytest.fixture(scope="module")
+def labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_photos(tmp_path_factory.mktemp("photos"))
+
+
+@pytest.fixture(scope="module")
+def photos(labels: Path) -> PhotoSet:
+    return open_photos(labels)
+
+
+@pytest.fixture(scope="module")
+def cutouts(labels: Path, photos: PhotoSet, tmp_path_factory: pytest.TempPathFactory) -> Cutouts:
+    return prepare_cutouts(
+        tmp_path_factory.mktemp("cut") / "cutouts.npz", PhotosConfig(labels=str(labels), digest=photos.digest, cutouts=40)
+    )
+
+
+def scene_of(seed: int, photos: PhotoSet, cutouts: Cutouts, moves: bool, seconds: float = 1.0) -> PhotoScene:
+    return make_photo_scene(seed, photos, cutouts, 96, 80, seconds, camera_moves=moves)
+
+
+def test_cut_outs_have_the_shapes_that_were_painted(cutouts: Cutouts) -> None:
+    """Known sizes: GrabCut finds the coloured shapes; nothing else is kept."""
+    sizes = {CAR: (44, 24), PEDESTRIAN: (14, 40), TWO_WHEELER: (24, 26)}
+    for class_id, size in sizes.items():
+        found = cutouts.of(None, class_id)
+        assert len(found)
+        for i in found:
+            mask = cutouts.get(int(i))[1]
+            extent = np.ptp(np.argwhere(mask), axis=0)[::-1] + 1
+            assert np.abs(extent - size).max() <= 3
+    assert len(cutouts.of(None, DISTRACTOR))
+
+
+def test_a_prepared_file_of_cut_outs_is_used_again_and_another_is_not(labels: Path, photos: PhotoSet, tmp_path: Path) -> None:
+    config = PhotosConfig(labels=str(labels), digest=photos.digest, cutouts=10)
+    first = prepare_cutouts(tmp_path / "c.npz", config)
+    modified = (tmp_path / "c.npz").stat().st_mtime_ns
+    again = prepare_cutouts(tmp_path / "c.npz", config)
+    assert (tmp_path / "c.npz").stat().st_mtime_ns == modified
+    for item in fields(Cutouts):
+        assert np.array_equal(getattr(first, item.name), getattr(again, item.name))
+    prepare_cutouts(tmp_path / "c.npz", replace(config, digest="of another label file"))
+    assert (tmp_path / "c.npz").stat().st_mtime_ns != modified
+    (tmp_path / "c.npz").write_bytes(b"damaged")
+    with pytest.raises(InputError, match=r"c\.npz"):
+        prepare_cutouts(tmp_path / "c.npz", config)
+
+
+def test_both_kinds_of_scenes_are_scenes(photos: PhotoSet, cutouts: Cutouts) -> None:
+    from saccade.simulate.plan import make_scene
+
+    for scene in (scene_of(0, photos, cutouts, moves=True), make_scene(0, 96, 80, 1.0)):
+        assert isinstance(scene, Scene)
+        assert scene.classes == ("car", "pedestrian", "two-wheeler")
+        assert scene.intensity(500_000).shape == (80 * scene.finer, 96 * scene.finer)
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_boxes_are_those_of_the_drawn_cut_outs(photos: PhotoSet, cutouts: Cutouts, moves: bool) -> None:
+    """A cut-out that glares before a dark photograph: where it is drawn is its box, within a pixel."""
+    checked = 0
+    for seed in range(8):
+        scene = scene_of(seed, photos, cutouts, moves)
+        truth = scene.truth(np.array([123_457, 700_001]))
+        for t, box, track in zip(truth.t, truth.boxes, truth.tracks, strict=True):
+            if track >= len(scene.movers.class_id):
+                continue
+            texel = scene.movers.texel.copy()
+            texel[:, 0], texel[:, 1] = GLARING, np.where(texel[:, 1] >= 0, texel[:, 1], 0)
+            for k, start in enumerate(scene.movers.first_texel):
+                if k != track:
+                    texel[start : start + scene.movers.rows[k] * scene.movers.columns[k], 1] = 0
+            alone = replace(scene, movers=scene.movers._replace(texel=texel), background=np.zeros_like(scene.background))
+            glow = alone.intensity(int(t)) / GLARING >= 0.5
+            rows, columns = np.flatnonzero(glow.any(axis=1)), np.flatnonzero(glow.any(axis=0))
+            drawn = np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]) / scene.finer
+            assert np.abs(drawn - box).max() <= 1.1, (seed, t, track, drawn, box)
+            checked += 1
+    assert checked >= 8
+
+
+def test_boxes_of_the_photograph_follow_its_pixels(photos: PhotoSet, cutouts: Cutouts) -> None:
+    """The world's points, drawn as a bright box in the photograph, are where the label says while the camera pans, rolls and drives."""
+    checked = 0
+    for seed in range(12):
+        scene = scene_of(seed, photos, cutouts, moves=True)
+        fixtures, first = scene.fixtures, int(scene.fixtures.first_point[1])
+        points = fixtures.point[:first]
+        background = np.zeros_like(scene.background)
+        texels = (points - scene.origin) * scene.density
+        y, x = np.mgrid[: background.shape[0], : background.shape[1]] + 0.5
+        centre, half = (texels.max(axis=0) + texels.min(axis=0)) / 2, np.ptp(texels, axis=0) / 2
+        background[((x - centre[0]) / half[0]) ** 4 + ((y - centre[1]) / half[1]) ** 4 < 1] = 1
+        movers = scene.movers._replace(texel=scene.movers.texel * np.float32([1, 0]))
+        bright = replace(scene, background=background, movers=movers)
+        truth = scene.truth(np.array([400_003, 999_999]))
+        for t, box, track in zip(truth.t, truth.boxes, truth.tracks, strict=True):
+            inside = box[0] > 0 and box[1] > 0 and box[2] < scene.width and box[3] < scene.height
+            if track != len(scene.movers.class_id) or not inside:
+                continue
+            glow = bright.intensity(int(t)) >= 0.5
+            rows, columns = np.flatnonzero(glow.any(axis=1)), np.flatnonzero(glow.any(axis=0))
+            drawn = np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]) / scene.finer
+            assert np.abs(drawn - box).max() <= 1.6, (seed, t, drawn, box)
+            checked += 1
+    assert checked >= 4
+
+
+def test_a_standing_camera_shows_nothing_of_its_photograph(photos: PhotoSet, cutouts: Cutouts) -> None:
+    for seed in range(3):
+        scene = scene_of(seed, photos, cutouts, moves=False, seconds=0.6)
+        assert not scene.camera_moves
+        assert len(scene.fixtures.class_id) == 0
+        still = replace(scene, movers=scene.movers._replace(end_us=np.zeros_like(scene.movers.end_us)))
+        assert not sum(map(len, simulate(still, QUIET)))
+        events = Events.join(list(simulate(scene, QUIET)))
+        if len(events):  # all events lie where a cut-out was, distractors included
+            all_things = replace(scene, movers=scene.movers._replace(class_id=np.zeros_like(scene.movers.class_id)))
+            near = np.zeros((80, 96), bool)
+            from saccade.simulate.photo_render import query
+
+            values = query(all_things.movers, all_things.fixtures, scene.camera, np.arange(0, 600_001, 5000), 96, 80)[2]
+            for left, top, right, bottom in values[:, :4]:
+                near[max(int(top) - 5, 0) : int(bottom) + 6, max(int(left) - 5, 0) : int(right) + 6] = True
+            assert near[events.y, events.x].all()
+
+
+def test_objects_of_the_photograph_have_labels_once_they_moved(photos: PhotoSet, cutouts: Cutouts) -> None:
+    labelled = 0
+    for seed in range(8):
+        scene = scene_of(seed, photos, cutouts, moves=True)
+        truth = scene.truth(np.arange(0, 1_000_001, 5000))
+        own = truth.tracks - len(scene.movers.class_id)
+        for n, seen_us in enumerate(scene.fixtures.seen_us):
+            times = truth.t[own == n]
+            assert not len(times) or times.min() >= seen_us > 0
+            labelled += len(times) > 0
+    assert labelled >= 4
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_one_time_is_as_any_grid_and_drawing_changes_is_drawing_all(photos: PhotoSet, cutouts: Cutouts, moves: bool) -> None:
+    scene = scene_of(2, photos, cutouts, moves)
+    times = np.sort(np.random.default_rng(0).integers(0, 1_000_000, 15))
+    together, alone = scene.truth(times), [scene.truth(times[i : i + 1]) for i in range(15)]
+    for item in fields(together):
+        assert np.array_equal(getattr(together, item.name), np.concatenate([getattr(one, item.name) for one in alone]))
+    for i, (t, image, _) in enumerate(scene.pictures()):
+        if i % 31 == 0:
+            assert np.array_equal(image, scene.intensity(t))
+    one, other = (Events.join(list(simulate(scene, draw_sensor(1), chunk_us=chunk))) for chunk in (20_000, 333_000))
+    for name in "txyp":
+        assert np.array_equal(getattr(one, name), getattr(other, name))
+    assert (np.diff(one.t) >= 0).all()
+    assert one.x.max(initial=0) < 96
+    for wrong in ([-1], [1_000_001], [5, 4]):
+        with pytest.raises(InputError, match="within 0 to 1000000 us"):
+            scene.truth(np.array(wrong))
+
+
+def test_scenes_and_sensors_are_as_varied_as_promised(photos: PhotoSet, cutouts: Cutouts) -> None:
+    scenes = [make_photo_scene(seed, photos, cutouts, 96, 80, 1.0) for seed in range(60)]
+    assert 0.4 <= np.mean([not scene.camera_moves for scene in scenes]) <= 0.75
+    assert {scene.finer for scene in scenes} >= {1, 2}
+    speeds = np.abs(np.concatenate([scene.movers.speed for scene in scenes]))
+    assert speeds.max() > 50 * speeds[speeds > 0].min()
+    sensors = [draw_sensor(seed) for seed in range(60)]
+    assert min(sensor.threshold_on for sensor in sensors) < 0.13
+    assert max(sensor.threshold_on for sensor in sensors) > 0.4
+    assert 5 <= sum(sensor.burst > 0 for sensor in sensors) <= 30
+    assert draw_sensor(7) == draw_sensor(7)
+
+
+def test_a_data_set_of_photographs_has_the_same_bytes_however_it_is_made(labels: Path, tmp_path: Path) -> None:
+    photos = PhotosConfig(labels=str(labels), digest=open_photos(labels).digest, cutouts=12)
+    config = DatasetConfig(recordings=3, seconds=0.2, width=64, height=48, photos=photos, split="val")
+    write_dataset(tmp_path / "one", config, 1)
+    done: list[str] = []
+
+    def give_up(path: str, seconds: float) -> None:
+        done.append(path)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_dataset(tmp_path / "two", config, 1, give_up)
+    write_dataset(tmp_path / "two", config, 1)
+    one, two = (
+        {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+        for folder in (tmp_path / "one", tmp_path / "two")
+    )
+    assert one == two
+    assert len(open_dataset(tmp_path / "one", split="val").recordings) == 3
+    recording = next((tmp_path / "one/val").glob("*.h5"))
+    times_us, stored = read_truth(recording)
+    rebuilt = read_config(recording).scene(tmp_path / "one").truth(times_us)
+    assert np.array_equal(stored.boxes, rebuilt.boxes)
+    assert read_config(recording).sensor == draw_sensor(800_000)
+
+
+def test_the_command_makes_a_data_set_and_names_what_is_wrong(labels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command(tmp_path / "set", photos=labels, cutouts=10, recordings=1, seconds=0.1, size="64x48", processes=1)
+    assert "1 recordings of 0.1 s, 64 x 48" in capsys.readouterr().out
+    with open_events(tmp_path / "set/train/000000000.h5") as reader:
+        assert (reader.width, reader.height) == (64, 48)
+    with pytest.raises(InputError, match="other settings"):
+        command(tmp_path / "set", recordings=1, seconds=0.1, size="64x48", processes=1)
+    with pytest.raises(InputError, match="--photos"):
+        command(tmp_path / "set2", images=(labels.parent,))
+    with pytest.raises(InputError, match="one folder"):
+        command(tmp_path / "a", tmp_path / "b.h5", photos=labels)
+    with pytest.raises(InputError, match=r"no\.json"):
+        command(tmp_path / "set2", photos=tmp_path / "no.json")
+    assert not (tmp_path / "set2").exists()
+
+
+def test_labels_may_be_packed_and_images_in_a_zip(labels: Path, tmp_path: Path) -> None:
+    (tmp_path / "l.json.xz").write_bytes(lzma.compress(labels.read_bytes()))
+    with zipfile.ZipFile(tmp_path / "i.zip", "w") as archive:
+        for file in sorted((labels.parent / "images").iterdir()):
+            archive.write(file, f"some/folder/{file.name}")
+    for images in ((), (tmp_path / "i.zip",)):
+        found = open_photos(tmp_path / "l.json.xz", images)
+        assert len(found.photos) == 12
+        assert found.read(found.photos[3]).shape == (96, 128, 3)
+    (tmp_path / "bad.zip").write_bytes(b"PK no zip")
+    with pytest.raises(InputError, match=r"bad\.zip"):
+        open_photos(labels, (tmp_path / "bad.zip",))
+
+
+def test_a_rider_and_what_he_rides_are_one() -> None:
+    bicycle = ("bicycle", PhotoObject(TWO_WHEELER, (10, 40, 50, 70)))
+    rider, beside = ("person", PhotoObject(PEDESTRIAN, (20, 10, 40, 62))), ("person", PhotoObject(PEDESTRIAN, (60, 15, 75, 70)))
+    car = ("car", PhotoObject(CAR, (100, 40, 160, 70)))
+    joined = join_riders([rider, bicycle, beside, car])
+    assert sorted((item.class_id, item.box) for item in joined) == [
+        (CAR, (100, 40, 160, 70)),
+        (PEDESTRIAN, (60, 15, 75, 70)),
+        (TWO_WHEELER, (10, 10, 50, 70)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"annotations": []}, "no box"),
+        ({"images": []}, "no photograph"),
+        ({"categories": [{"id": 1, "name": "cat"}]}, "no box"),
+        ({"images": [{"id": 0, "file_name": "nowhere.jpg", "width": 128, "height": 96}]}, "1 images that are not there"),
+        ({"images": [{"id": 0, "file_name": "000.png", "width": 1, "height": 1}]}, "side below 32"),
+        ({"images": [{"id": 0, "file_name": "000.png", "width": 20_000, "height": 20_000}]}, "above 8192"),
+        ({"images": [{"id": 0, "file_name": "000.png"}]}, "width"),
+        ({"annotations": [{"image_id": 0, "category_id": 1, "bbox": [500, 500, 10, 10]}]}, "no box"),
+        ({"annotations": [{"image_id": 0, "category_id": 1}]}, "no box"),
+        ({"images": None}, "COCO"),
+    ],
+)
+def test_label_files_that_are_no_use_are_refused_by_name(changes: dict[str, Any], match: str, tmp_path: Path) -> None:
+    path = write_photos(tmp_path / "set", 2, **changes)
+    with pytest.raises(InputError, match=match) as caught:
+        open_photos(path)
+    assert "labels.json" in str(caught.value)
+
+
+def test_single_bad_boxes_are_counted_and_skipped(tmp_path: Path) -> None:
+    marks = [
+        {"image_id": 0, "category_id": 3, "bbox": [10, 10, 30, 30]},
+        {"image_id": 0, "category_id": 3, "bbox": [120, 10, 30, 30]},  # cut at the border
+        {"image_id": 0, "category_id": 3, "bbox": [200, 10, 30, 30]},
+        {"image_id": 0, "category_id": 3, "bbox": [float("nan"), 10, 30, 30]},
+        {"image_id": 0, "category_id": 3},
+    ]
+    found = open_photos(write_photos(tmp_path / "set", 1, annotations=marks))
+    assert [item.box for item in found.photos[0].objects] == [(10, 10, 40, 40), (120, 10, 128, 40)]
+    assert found.skipped == {"boxes outside their image or without area": 2, "labels without a box": 1}
+
+
+def encoded(image: Any, kind: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def test_any_kind_of_image_is_decoded_or_refused_by_name() -> None:
+    colours = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 80, 3), dtype=np.uint8))
+    for image, kind, options in (
+        (colours.convert("CMYK"), "JPEG", {}),
+        (colours.convert("L"), "PNG", {}),
+        (colours.convert("P"), "GIF", {"save_all": True, "append_images": [colours.convert("P")]}),
+        (colours, "WEBP", {}),
+    ):
+        assert decode(encoded(image, kind, **options), "x").shape == (64, 80, 3)
+    whole = encoded(colours, "PNG")
+    for data in (
+        b"",
+        b"GIF89a",
+        whole[: len(whole) // 2],
+        encoded(Image.new("RGB", (1, 1)), "PNG"),
+        encoded(Image.new("1", (9000, 40)), "PNG"),
+    ):
+        with pytest.raises(InputError, match=r"photo\.png"):
+            decode(data, "photo.png")
+    assert to_linear(np.full((2, 2, 3), 255, np.uint8)) == pytest.approx(1)
+
+
+def test_a_damaged_photograph_is_passed_over_and_all_damaged_ones_are_named(cutouts: Cutouts, tmp_path: Path) -> None:
+    path = write_photos(tmp_path / "set", 3)
+    for i in (0, 1):
+        (path.parent / f"images/{i:03d}.png").write_bytes(b"damaged")
+    found = open_photos(path)
+    assert {make_photo_scene(seed, found, cutouts, 64, 48, 0.1).photo for seed in range(4)} == {"002.png"}
+    (path.parent / "images/002.png").write_bytes(b"damaged")
+    with pytest.raises(InputError, match=r"in a row can't be read.*\.png"):
+        make_photo_scene(0, open_photos(path), cutouts, 64, 48, 0.1)
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="no photographs beside the project")
+def test_real_photographs_become_labelled_events(tmp_path: Path) -> None:
+    config = PhotosConfig(labels=str(REAL), digest=photo_set(str(REAL), ()).digest, cutouts=12)
+    write_dataset(tmp_path / "set", DatasetConfig(recordings=2, seconds=0.3, width=96, height=80, photos=config, split="test"), 1)
+    data = open_dataset(tmp_path / "set", split="test")
+    assert data.classes == ("car", "pedestrian", "two-wheeler")
+    for path in (tmp_path / "set/test").glob("*.h5"):
+        with open_events(path) as reader:
+            assert reader.end_us <= 300_000
