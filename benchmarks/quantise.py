@@ -12,13 +12,13 @@ import numpy as np
 
 from saccade.config import DetectorConfig
 from saccade.datasets.open import open_dataset
-from saccade.datasets.recording import Dataset, LabelledRecording
+from saccade.datasets.recording import Dataset, LabelledRecording, Sampling
 from saccade.detection.decode import decode_rows
 from saccade.evaluation.result import Answer
 from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.run.passes import Pass, passes_of
 from saccade.evaluation.run.store import nothing_found
-from saccade.evaluation.run.timeline import Timeline, sampling_of, timeline
+from saccade.evaluation.run.timeline import Timeline, timeline
 from saccade.evaluation.score.average_precision import average_precision
 from saccade.export.graph import export_detector
 from saccade.export.quantise import quantise_onnx
@@ -31,7 +31,7 @@ THRESHOLD = 0.001
 
 
 def line_of(recording: LabelledRecording, config: DetectorConfig) -> tuple[Timeline, Pass]:
-    condition = Condition(rate_hz=sampling_of(config).rate_hz)
+    condition = Condition(rate_hz=Sampling.of(config).rate_hz)
     line = timeline(recording, condition, config, label_rate_hz=condition.rate_hz, nearest=True)
     return line, passes_of(recording, line, condition, config.window_us)[0]
 

@@ -9,16 +9,15 @@ from math import floor
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Bool, Int64, UInt8
+from jaxtyping import Bool, Int64
 from typing_extensions import Protocol, runtime_checkable  # the check of Python 3.11's own reads every property, and so opens files
 
 from saccade.config import DetectorConfig
-from saccade.representation.frames import WindowEnds
+from saccade.representation.frames import FrameArray, WindowEnds
 from saccade.representation.windows import WIDEST, Grid
 from saccade.types import InputError, Labels, Times
 
 Instants = Int64[np.ndarray, "m"]  # labelled points in time, in microseconds
-FrameArray = UInt8[np.ndarray, "n channels height width"]
 Halve = Literal["no", "events", "published"]  # half resolution: by halved event coordinates, or as published for 1 Mpx by odd pixels only
 
 STRETCH_MOST = Fraction(5, 1000)  # how far the rate of labels may differ from a whole number of hertz and still be taken for it

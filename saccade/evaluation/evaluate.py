@@ -11,12 +11,12 @@ from typing import Literal
 import torch
 
 from saccade.datasets.open import check_halving, fixed_sampling
-from saccade.datasets.recording import Dataset, LabelledRecording
+from saccade.datasets.recording import Dataset, LabelledRecording, Sampling
 from saccade.evaluation.result import Cost, Evaluation, Result
 from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.run.passes import Decoding, measured_step_ms
 from saccade.evaluation.run.store import Kept, Task, answers_at, digest_of, write_manifest
-from saccade.evaluation.run.timeline import sampling_of, timeline
+from saccade.evaluation.run.timeline import timeline
 from saccade.evaluation.run.work import RecordingBatch, work
 from saccade.evaluation.score.average_precision import curves, metrics_of, parts_by_speed, parts_by_still, score_late
 from saccade.evaluation.score.coco import flatten
@@ -87,7 +87,7 @@ def evaluate(
         recordings=len(chosen),
         classes=tuple(dataset.classes),
         results=tuple(results),
-        training_rate_hz=sampling_of(detector.config).rate_hz,
+        training_rate_hz=Sampling.of(detector.config).rate_hz,
     )
 
 

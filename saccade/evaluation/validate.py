@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from saccade.datasets.recording import Dataset, LabelledRecording
+from saccade.datasets.recording import Dataset, LabelledRecording, Sampling
 from saccade.evaluation.result import Answer, Metrics
 from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.run.passes import CHUNK, Decoding, passes_of, run
 from saccade.evaluation.run.store import nothing_found
-from saccade.evaluation.run.timeline import sampling_of, timeline
+from saccade.evaluation.run.timeline import timeline
 from saccade.evaluation.score.average_precision import average_precision
 from saccade.model.detector import Detector
 
@@ -36,7 +36,7 @@ def validate(
 
 def answers_of(detector: Detector, recording: LabelledRecording, *, threshold: float = 0.1, chunk: int = CHUNK) -> Iterator[Answer]:
     """What the detector says about every labelled instant at the training rate, after all frames before it."""
-    condition = Condition(rate_hz=sampling_of(detector.config).rate_hz)
+    condition = Condition(rate_hz=Sampling.of(detector.config).rate_hz)
     line = timeline(recording, condition, detector.config, label_rate_hz=condition.rate_hz, nearest=True)
     passes = passes_of(recording, line, condition, detector.config.window_us)
     found = [one for part in run(detector, passes, Decoding(threshold=threshold), chunk=chunk) for one in part.detections]

@@ -16,7 +16,7 @@ from saccade.types import Events, InputError, Window
 
 log = logging.getLogger("saccade")
 
-FrameStack = UInt8[np.ndarray, "n channels height width"]
+FrameArray = UInt8[np.ndarray, "n channels height width"]
 WindowEnds = Int64[np.ndarray, "n"]  # in microseconds
 
 
@@ -237,7 +237,7 @@ def frames(
 
 def frames_between(
     source: Iterable[Events], starts_us: WindowEnds, ends_us: WindowEnds, canvas: Canvas, bins: int, clip: int, mode: Mode = "exact"
-) -> FrameStack:
+) -> FrameArray:
     """The frames of windows [start, end) that follow no grid, one by one, from a source that is read once; empty ones stay zero."""
     out = np.zeros((len(ends_us), 2 * bins, canvas.height, canvas.width), np.uint8)
     held: list[list[Events]] = [[] for _ in ends_us]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from saccade.datasets.recording import Sampling
 from saccade.evaluation.result import Answer
-from saccade.evaluation.run.timeline import sampling_of
 from saccade.evaluation.validate import answers_of, validate
 from saccade.model.detector import Detector
 from tests.training.make import Toy, tiny_config, toys
@@ -24,7 +24,7 @@ def detector() -> Detector:
 
 
 def test_frames_follow_one_another_as_in_training() -> None:
-    sampling = sampling_of(tiny_config())
+    sampling = Sampling.of(tiny_config())
     assert (sampling.rate_hz, sampling.window_us, sampling.bins) == (20, 50_000, 1)
 
 

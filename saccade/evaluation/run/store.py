@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
-from saccade.datasets.recording import Instants, LabelledRecording
+from saccade.datasets.recording import Instants, LabelledRecording, Sampling
 from saccade.evaluation.result import Answer
 from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.run.passes import Decoding
-from saccade.evaluation.run.timeline import Timeline, sampling_of
+from saccade.evaluation.run.timeline import Timeline
 from saccade.events.reader import EARLIEST_US
 from saccade.files import from_plain, replacing, to_plain
 from saccade.model.detector import Detector
@@ -48,7 +48,7 @@ class Task:
         ignored = ignored_of(recording)
         known = [VERSION, asdict(self), recording.name, ignored is not None]
         digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode())
-        digest.update(recording.ends_us(sampling_of(detector.config)).tobytes())
+        digest.update(recording.ends_us(Sampling.of(detector.config)).tobytes())
         digest.update(recording.instants_us.tobytes())
         for labels in (recording.labels, ignored or Labels.empty()):
             for column in (labels.t, labels.boxes, labels.classes):

@@ -36,8 +36,9 @@ class Phase:
         clip = recording.frames(ends_us, self.sampling) if self.regular else recording.windows(starts_us, ends_us, self.sampling)
         if self.counts == "plain" or not len(clip):
             return clip
+        window_us, most = self.sampling.window_us, self.sampling.clip
         lengths_us = (ends_us - starts_us).tolist()
-        return np.stack([scaled(frame, length_us, self.sampling.window_us) for frame, length_us in zip(clip, lengths_us, strict=True)])
+        return np.stack([scaled(frame, length_us, window_us, most) for frame, length_us in zip(clip, lengths_us, strict=True)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +55,6 @@ class Timeline:
         return wanted
 
 
-sampling_of = Sampling.of
-
-
 def timeline(
     recording: LabelledRecording, condition: Condition, config: DetectorConfig, label_rate_hz: float | None = None, nearest: bool = False
 ) -> Timeline:
@@ -66,7 +64,7 @@ def timeline(
     for the age of its answers. Irregular and adaptive ones have one phase, and their age counts. NEAREST: one phase, the frame nearest
     to each instant, later ones too; for training, and for stored frames.
     """
-    trained_us = recording.ends_us(sampling_of(config))
+    trained_us = recording.ends_us(Sampling.of(config))
     instants_us = scored_instants(recording, label_rate_hz)
     instants_us = instants_us[instants_us >= trained_us[0] - SLACK_US] if len(trained_us) else instants_us[:0]  # the same at every rate
     first = _regular(recording, condition, config, trained_us)
@@ -99,7 +97,7 @@ def scored_instants(recording: LabelledRecording, label_rate_hz: float | None) -
 
 
 def _regular(recording: LabelledRecording, condition: Condition, config: DetectorConfig, trained_us: WindowEnds) -> Phase:
-    trained = sampling_of(config)
+    trained = Sampling.of(config)
     if condition.window == "shrunk":
         length_us = round(1e6 / condition.rate_hz)
         return Phase(trained_us - length_us, trained_us, trained, length_us == config.window_us, condition.counts)

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
-from saccade.datasets.recording import LabelledRecording
+from saccade.datasets.recording import LabelledRecording, Sampling
 from saccade.evaluation.run.passes import Pass, lean, passes_of, run
 from saccade.evaluation.run.store import AnswerWriter, Kept, Task, path_of, read_kept
-from saccade.evaluation.run.timeline import Timeline, sampling_of, timeline
+from saccade.evaluation.run.timeline import Timeline, timeline
 from saccade.machine import compiled, keep_freed_memory
 from saccade.model.detector import Detector
 from saccade.pool import report, spread
@@ -117,7 +117,7 @@ def _open(detector: Detector, task: Task, recording: LabelledRecording, fingerpr
     if task.step_us is not None:  # a live stream has one phase: its answers are as old as they are
         late = newest_ready(line.phases[0].ends_us, line.instants_us, task.step_us)
         passes[0].wanted[late[late >= 0]] = True
-    trained_us = recording.ends_us(sampling_of(config))
+    trained_us = recording.ends_us(Sampling.of(config))
     recorded_s = (int(trained_us[-1] - trained_us[0]) + config.window_us) / 1e6 if len(trained_us) else 0.0
     runs = passes if task.nearest else [lean(part) for part in passes]  # stored frames are read as they follow one another
     return _Open(recording, fingerprint, line, late, passes, runs, writer, recorded_s)
