@@ -16,9 +16,9 @@ Polarities = Bool[np.ndarray, "n"]  # True = brighter
 Boxes = Float32[np.ndarray, "n 4"]  # left, top, right, bottom in pixels of the sensor, right and bottom excluded
 Scores = Float32[np.ndarray, "n"]
 Ids = Int64[np.ndarray, "n"]  # classes or tracks
-Stepping = Literal["direct", "interleaved"]  # state that a frame goes on from: of the frame before, of the one a training window before
+Stepping = Literal["direct", "interleaved"]  # which state a frame continues from: the newest, or that of a training window before
 Faults = Literal["raise", "skip"]  # what damaged input and jumps of time do: InputError, or left out and counted
-Counts = Literal["plain", "scaled"]  # of a frame: as they are, or as many as its window would have if it were as long as in training
+Counts = Literal["plain", "scaled"]  # of a frame: as counted, or multiplied to what a window as long as in training would hold
 
 DTYPES = np.dtype(np.int64), np.dtype(np.uint16), np.dtype(np.uint16), np.dtype(np.bool_)
 

@@ -73,7 +73,7 @@ def detect(
     times as long. Auto pads, and scales what is more than 1.5 times as large as --size.
 
     Args:
-        rate_hz: Answers per second of event time.
+        rate_hz: Detections per second of event time.
         min_rate_hz: Let the rate follow the activity, down to this one; if only --max-rate is given, down to --rate.
         max_rate_hz: Let the rate follow the activity, up to this one; if only --min-rate is given, up to --rate.
         out: Files to write, kinds by suffix; if not given RECORDING_detected.mp4 and .jsonl in this folder.
@@ -83,9 +83,9 @@ def detect(
         score: Only boxes of at least this score; tracks go on through lower ones.
         slow: Slow motion of the video, how many times. It shows 60 pictures a second at the most and leaves out the others.
         window: Sliding windows keep their length at any rate, disjoint ones are as long as the step.
-        stepping: State that a frame goes on from. Direct: of the frame before; interleaved: of the one a training window before.
-        counts: Of frames. Scaled: windows shorter than in training count each event as often as they are shorter, up to the clip.
-        track: Ids that stay with objects; --no-track leaves them out.
+        stepping: Which earlier state each frame continues from. Direct: the newest; interleaved: the one of a training window before.
+        counts: Event counts of frames. Scaled: multiplied by training window / window length where windows are shorter.
+        track: Give objects ids that last; --no-track leaves them out.
         fit: How a sensor of any size is shown to the network.
         size: Width x height that the network knows; if not given that of its training (published: 304x240 or 640x360), or of its export.
         runtime: What computes the network; with other than torch, WEIGHTS is a file of `saccade export`.
