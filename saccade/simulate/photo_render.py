@@ -11,7 +11,7 @@ import numpy as np
 
 from saccade.machine import compiled
 from saccade.simulate.motion import camera_at, distance_at, last_moved, speed_at
-from saccade.simulate.silhouette import cut_polygon
+from saccade.simulate.truth import cut_polygon
 
 LATTICE = 16  # points per side of the box on which the visible fraction is counted
 NEAREST = 0.25  # of its first distance: nothing comes nearer; only what is far below the image would

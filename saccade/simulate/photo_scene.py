@@ -8,14 +8,14 @@ import numpy as np
 from jaxtyping import Float32
 
 from saccade.simulate import photo_render as kernels
-from saccade.simulate.camera import shake
 from saccade.simulate.cutouts import DISTRACTOR, Cutouts, import_cv2, to_linear
+from saccade.simulate.motion import shake
 from saccade.simulate.photo_render import Fixtures, Movers, PhotoCamera
 from saccade.simulate.photos import CAR, PEDESTRIAN, TWO_WHEELER, Photo, PhotoObject, PhotoSet
-from saccade.simulate.routes import legs
-from saccade.simulate.scene import IntensityImage, TimedImage, Truth, as_truth, check_times
+from saccade.simulate.plan import legs
 from saccade.simulate.sensor import SensorConfig
 from saccade.simulate.shapes import CLASSES
+from saccade.simulate.simulation import IntensityImage, TimedImage, Truth, as_truth, check_times
 from saccade.types import InputError, Labels, Times
 
 GENERATOR = 2  # raised whenever the same seed gives another scene

@@ -14,8 +14,7 @@ import pytest
 
 from saccade.commands.simulate import simulate
 from saccade.events.open import open_events
-from saccade.simulate.dataset import DatasetConfig, write_dataset
-from saccade.simulate.recording import read_config, read_truth
+from saccade.simulate.dataset import DatasetConfig, read_config, read_truth, write_dataset
 from saccade.types import InputError
 
 SMALL = DatasetConfig(recordings=10, seconds=0.3, width=48, height=40)

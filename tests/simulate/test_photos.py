@@ -15,13 +15,11 @@ from saccade.commands.simulate import simulate as command
 from saccade.datasets.open import open_dataset
 from saccade.events.open import open_events
 from saccade.simulate.cutouts import DISTRACTOR, Cutouts, PhotosConfig, photo_set, prepare_cutouts, to_linear
-from saccade.simulate.dataset import DatasetConfig, write_dataset
+from saccade.simulate.dataset import DatasetConfig, read_config, read_truth, write_dataset
 from saccade.simulate.photo_scene import PhotoScene, draw_sensor, make_photo_scene
 from saccade.simulate.photos import CAR, PEDESTRIAN, TWO_WHEELER, PhotoObject, PhotoSet, decode, join_riders, open_photos
-from saccade.simulate.recording import read_config, read_truth
-from saccade.simulate.scene import Scene
 from saccade.simulate.sensor import SensorConfig
-from saccade.simulate.simulation import simulate
+from saccade.simulate.simulation import Scene, simulate
 from saccade.types import Events, InputError
 
 pytest.importorskip("cv2")

@@ -8,10 +8,9 @@ import pytest
 from saccade.representation.frames import frames
 from saccade.simulate.plan import make_scene
 from saccade.simulate.shapes import CLASSES, MOST_PARTS, PART, SHADES
-from saccade.simulate.silhouette import bounds
 from saccade.simulate.simulation import simulate
 from saccade.simulate.street import Renderer, Street, Tracks, steps
-from saccade.simulate.truth import place_track
+from saccade.simulate.truth import bounds, place_track
 from saccade.types import Events, InputError
 
 GLARING = 50.0  # an intensity that nothing else has
