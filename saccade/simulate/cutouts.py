@@ -16,7 +16,7 @@ from jaxtyping import Bool
 
 from saccade.files import replacing
 from saccade.pool import spread
-from saccade.simulate.photos import CAR, PEDESTRIAN, TWO_WHEELER, ColourImage, Photo, PhotoObject, PhotoSet, open_photos
+from saccade.simulate.photos import CAR, PEDESTRIAN, TWO_WHEELER, ColourImage, Photo, PhotoObject, PhotoSet, open_photos, warn_unreadable
 from saccade.types import InputError
 
 Mask = Bool[np.ndarray, "rows columns"]
@@ -140,6 +140,7 @@ Cut = tuple[np.ndarray, np.ndarray]  # grey (coded), mask; uint8
 def _make(config: PhotosConfig, processes: int, progress: Callable[[int, int], None] | None) -> Cutouts:
     photos = photo_set(config.labels, config.images)
     kept: list[tuple[int, int, Cut]] = []
+    unreadable: dict[str, str] = {}
     for number, (split, share) in enumerate(SPLIT_SHARES.items()):
         for class_id, part in SHARES.items():
             wanted = max(1, round(config.cutouts * share * part))
@@ -150,12 +151,14 @@ def _make(config: PhotosConfig, processes: int, progress: Callable[[int, int], N
                 now, candidates = candidates[:count], candidates[count:]
                 pieces: list[Work] = [(config, i, tuple(now[i : i + BATCH])) for i in range(0, count, BATCH)]
                 results: dict[int, list[Cut]] = {}
-                for piece, cuts in spread(_cut_all, pieces, processes, what="cut-outs"):
+                for piece, (cuts, failed) in spread(_cut_all, pieces, processes, what="cut-outs"):
                     results[piece[1]] = cuts
+                    unreadable |= failed
                     if progress:
                         progress(len(kept) + min(wanted, len(found) + sum(map(len, results.values()))), config.cutouts)
                 found += [cut for i in sorted(results) for cut in results[i]]
             kept += [(class_id, number, cut) for cut in found[:wanted]]
+    warn_unreadable(config.labels, "cut-outs", unreadable)
     if not any(class_id != DISTRACTOR for class_id, _, _ in kept):
         raise InputError(f"{config.labels}: no object could be cut out; expected whole ones of at least 24 x 24 pixels")
     sizes = np.array([cut[0].shape for _, _, cut in kept], np.int64)
@@ -203,20 +206,23 @@ def _shared(one: tuple[float, ...], other: tuple[float, ...]) -> float:
     return max(0.0, min(one[2], other[2]) - max(one[0], other[0])) * max(0.0, min(one[3], other[3]) - max(one[1], other[1]))
 
 
-def _cut_all(work: Work) -> list[Cut]:
+def _cut_all(work: Work) -> tuple[list[Cut], dict[str, str]]:
+    """Cut-outs, and photographs that can't be read (name -> error)."""
     config, _, candidates = work
     photos = photo_set(config.labels, config.images)
-    cuts = []
+    cuts: list[Cut] = []
+    unreadable: dict[str, str] = {}
     for i, k in candidates:
         try:
             image = photos.read(photos.photos[i])
-        except InputError:  # the scenes count and name them
+        except InputError as error:
+            unreadable[photos.photos[i].name] = str(error)
             continue
         photo = photos.photos[i]
         cut = cut_object(image, photo.objects[k]) if k >= 0 else _distractor(image, photo, np.random.default_rng([0xD15, i, -k]))
         if cut is not None:
             cuts.append(cut)
-    return cuts
+    return cuts, unreadable
 
 
 def cut_object(image: ColourImage, item: PhotoObject) -> Cut | None:

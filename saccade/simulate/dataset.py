@@ -17,6 +17,7 @@ from saccade.files import differences, from_plain, replacing, to_plain
 from saccade.pool import report, spread
 from saccade.simulate import photo_scene
 from saccade.simulate.cutouts import Cutouts, PhotosConfig, load_cutouts, photo_set, prepare_cutouts
+from saccade.simulate.photos import warn_unreadable
 from saccade.simulate.plan import GENERATOR, make_scene
 from saccade.simulate.sensor import SensorConfig
 from saccade.simulate.shapes import CLASSES
@@ -68,8 +69,8 @@ def _cutouts(path: Path, photos: PhotosConfig) -> Cutouts:
     return found
 
 
-def write_recording(events_path: Path, config: RecordingConfig, progress: Callable[[float], None] | None = None) -> int:
-    """Write the three files, the events last: where they are, the rest is, too. Returns the number of events.
+def write_recording(events_path: Path, config: RecordingConfig, progress: Callable[[float], None] | None = None) -> dict[str, str]:
+    """Write the three files, the events last: where they are, the rest is, too. Returns photographs that can't be read: name -> error.
 
     `progress` gets the seconds simulated so far, and may raise to give up.
     """
@@ -88,7 +89,8 @@ def write_recording(events_path: Path, config: RecordingConfig, progress: Callab
                 progress(float(events.t[-1]) * 1e-6)
             yield events
 
-    return write_events(chunks(), events_path, width=config.width, height=config.height, overwrite=True)
+    write_events(chunks(), events_path, width=config.width, height=config.height, overwrite=True)
+    return scene.unreadable if isinstance(scene, photo_scene.PhotoScene) else {}
 
 
 def labels_path(events_path: Path) -> Path:
@@ -177,13 +179,17 @@ def write_dataset(
         if progress and path.exists():
             progress(str(path), config.seconds)
     tasks = [(path, config.recording(*jobs[path])) for path in missing]
-    for (path, _), _ in spread(_work, tasks, processes, what="simulate"):
+    unreadable: dict[str, str] = {}
+    for (path, _), failed in spread(_work, tasks, processes, what="simulate"):
+        unreadable |= failed
         if progress:
             progress(str(path), config.seconds)
+    if config.photos is not None:
+        warn_unreadable(config.photos.labels, "scenes", unreadable)
     return list(jobs)
 
 
-def _work(task: tuple[Path, RecordingConfig]) -> int:
+def _work(task: tuple[Path, RecordingConfig]) -> dict[str, str]:
     return write_recording(*task, progress=lambda seconds: report())
 
 

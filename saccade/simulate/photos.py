@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import logging
 import lzma
 import warnings
 import zipfile
@@ -18,6 +19,8 @@ from jaxtyping import UInt8
 from saccade.files import check_readable
 from saccade.simulate.shapes import CLASSES
 from saccade.types import InputError
+
+log = logging.getLogger("saccade")
 
 ColourImage = UInt8[np.ndarray, "height width 3"]  # sRGB
 
@@ -91,6 +94,13 @@ class PhotoSet:
             tenth = hashlib.sha256(photo.name.encode()).digest()[0] % 10
             splits["val" if tenth == 8 else "test" if tenth == 9 else "train"].append(i)
         return splits
+
+
+def warn_unreadable(labels: Path | str, what: str, unreadable: dict[str, str]) -> None:
+    """One line for all photographs (name -> error) that were passed over, none if all could be read."""
+    if unreadable:
+        name = min(unreadable)
+        log.warning("%s: skipped %d photographs that can't be read for %s; the first: %s", labels, len(unreadable), what, unreadable[name])
 
 
 def decode(data: bytes, where: str) -> ColourImage:

@@ -258,6 +258,22 @@ def test_a_data_set_of_photographs_has_the_same_bytes_however_it_is_made(labels:
     assert read_config(recording).sensor == draw_sensor(800_000)
 
 
+def test_a_data_set_of_photographs_has_the_same_bytes_from_two_processes(
+    labels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cutting and recording both use the two."""
+    monkeypatch.setattr("saccade.simulate.cutouts.BATCH", 6)
+    photos = PhotosConfig(labels=str(labels), digest=open_photos(labels).digest, cutouts=8)
+    config = DatasetConfig(recordings=2, seconds=0.1, width=48, height=32, photos=photos, split="train")
+    contents = []
+    for processes in (1, 2):
+        folder = tmp_path / str(processes)
+        write_dataset(folder, config, processes)
+        contents.append({str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()})
+    assert contents[0] == contents[1]
+    assert len(contents[0]) == 8
+
+
 def test_the_command_makes_a_data_set_and_names_what_is_wrong(labels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command(tmp_path / "set", photos=labels, cutouts=10, recordings=1, seconds=0.1, size="64x48", processes=1)
     assert "1 recordings of 0.1 s, 64 x 48" in capsys.readouterr().out
@@ -372,6 +388,22 @@ def test_a_damaged_photograph_is_passed_over_and_all_damaged_ones_are_named(cuto
     (path.parent / "images/002.png").write_bytes(b"damaged")
     with pytest.raises(InputError, match=r"in a row can't be read.*\.png"):
         make_photo_scene(0, open_photos(path), cutouts, 64, 48, 0.1)
+
+
+def test_damaged_photographs_are_counted_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    labels = write_photos(tmp_path / "pictures", 12)
+    for i in (2, 5, 7):
+        (labels.parent / f"images/{i:03d}.png").write_bytes(b"damaged")
+    photos = PhotosConfig(labels=str(labels), digest=open_photos(labels).digest, cutouts=12)
+    config = DatasetConfig(recordings=6, seconds=0.05, width=32, height=32, photos=photos, split="train")
+    write_dataset(tmp_path / "set", config, 1)
+    cutting, scenes = (record.getMessage() for record in caplog.records)
+    assert "skipped 3 photographs that can't be read for cut-outs; the first: " in cutting
+    assert "002.png" in cutting
+    used = [read_config(path).scene(tmp_path / "set") for path in sorted((tmp_path / "set/train").glob("*.h5"))]
+    passed = set[str]().union(*(scene.unreadable for scene in used if isinstance(scene, PhotoScene)))
+    assert passed <= {"002.png", "005.png", "007.png"}
+    assert f"skipped {len(passed)} photographs that can't be read for scenes" in scenes
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="no photographs beside the project")
