@@ -68,7 +68,7 @@ def make_scene(seed: int, width: int = 160, height: int = 128, seconds: float = 
 def _tracks(routes: list[Route], brightness: float) -> Tracks:
     routes = sorted(routes, key=lambda route: route.traits[shapes.Y])  # the lower on the image, the nearer
     traits = np.array([route.traits for route in routes])
-    traits[:, shapes.SHADES : shapes.SHADES + 6] *= brightness
+    traits[:, shapes.SHADES] *= brightness
     lengths = [len(route.knot_us) for route in routes]
     return Tracks(
         np.array([route.kind for route in routes], np.int64),
@@ -171,9 +171,9 @@ def _dress(rng: np.random.Generator, traits: np.ndarray, kind: int) -> None:
     if abs(np.log(body / second)) < 0.5:
         second = body * 0.35 if body > 0.4 else min(0.95, body * 2.5)
     shades = [body, second, rng.uniform(0.1, 0.95), rng.uniform(0.04, 0.1), rng.uniform(0.55, 1.0), rng.uniform(0.2, 0.8)]
-    traits[shapes.SHADES : shapes.SHADES + 6] = shades
+    traits[shapes.SHADES] = shades
     traits[shapes.PHASE] = rng.uniform(0, 2 * np.pi)
-    traits[shapes.FORM : shapes.FORM + 2] = rng.random(2)
+    traits[shapes.FORM], traits[shapes.DETAIL] = rng.random(2)
     traits[shapes.GRAIN_X], traits[shapes.GRAIN_Y] = rng.uniform(0, 64, 2)
     traits[shapes.GRAIN] = rng.uniform(0.03, 0.15)
 

@@ -14,8 +14,9 @@ CLASS_OF_KIND = (0, 1, 2, 0, 2)
 
 # Columns of a track's traits
 X, Y, ALONG_X, ALONG_Y, SIZE, GROWTH, FACING, PHASE, GRAIN_X, GRAIN_Y, GRAIN, PACE = range(12)
-SHADES = 12  # six intensities: body, second, third, dark, light, skin
-FORM = 18  # two numbers in [0, 1] that vary the form
+BODY, SECOND, THIRD, DARK, LIGHT, SKIN = range(12, 18)  # intensities
+SHADES = slice(BODY, SKIN + 1)
+FORM, DETAIL = 18, 19  # numbers in [0, 1] that vary the form
 TRAITS = 20
 
 # Columns of a part: kind, then capsule x0 y0 x1 y1 radius | quadrilateral x y four times | ring x y radius half-width; intensity
@@ -65,9 +66,9 @@ def _spokes(parts, n, x, y, length, turn, number, radius, shade):
 
 @compiled
 def _car(parts, traits, travelled):
-    body, second, dark, light = traits[SHADES], traits[SHADES + 1], traits[SHADES + 3], traits[SHADES + 4]
+    body, second, dark, light = traits[BODY], traits[SECOND], traits[DARK], traits[LIGHT]
     front = 1.2 + 0.25 * traits[FORM]  # half the length
-    boot = 0.75 + 0.45 * traits[FORM + 1]  # how far the roof reaches back: saloon to estate
+    boot = 0.75 + 0.45 * traits[DETAIL]  # how far the roof reaches back: saloon to estate
     n = _quadrilateral(parts, 0, -0.95 * boot, -0.56, 0.8, -0.54, 0.32, -1.0, -0.78 * boot, -1.0, body)
     n = _quadrilateral(parts, n, -front, -0.62, front * 0.65, -0.58, front * 0.65, -0.18, -front * 0.97, -0.18, body)
     n = _quadrilateral(parts, n, front * 0.5, -0.58, front, -0.47, front, -0.2, front * 0.5, -0.18, body)
@@ -75,7 +76,7 @@ def _car(parts, traits, travelled):
     n = _quadrilateral(parts, n, 0.02, -0.6, 0.62, -0.59, 0.27, -0.92, 0.02, -0.92, second)
     n = _capsule(parts, n, -front + 0.12, -0.3, front - 0.12, -0.28, 0.035, dark)
     n = _capsule(parts, n, front - 0.08, -0.42, front - 0.16, -0.43, 0.05, light)
-    n = _capsule(parts, n, -front + 0.07, -0.52, -front + 0.07, -0.46, 0.05, traits[SHADES + 2])
+    n = _capsule(parts, n, -front + 0.07, -0.52, -front + 0.07, -0.46, 0.05, traits[THIRD])
     turn = traits[PHASE] + travelled / 0.23
     for side in (-1.0, 1.0):
         x = side * (front - 0.45)
@@ -86,7 +87,7 @@ def _car(parts, traits, travelled):
 
 @compiled
 def _car_behind(parts, traits):
-    body, second, dark, light = traits[SHADES], traits[SHADES + 1], traits[SHADES + 3], traits[SHADES + 4]
+    body, second, dark, light = traits[BODY], traits[SECOND], traits[DARK], traits[LIGHT]
     half = 0.56 + 0.1 * traits[FORM]
     n = _quadrilateral(parts, 0, -half, -0.25, -half, 0.0, -half + 0.18, 0.0, -half + 0.18, -0.25, dark)
     n = _quadrilateral(parts, n, half - 0.18, -0.25, half - 0.18, 0.0, half, 0.0, half, -0.25, dark)
@@ -110,7 +111,7 @@ def _limb(parts, n, x0, y0, x1, y1, bend, radius, shade):
 
 @compiled
 def _pedestrian(parts, traits, travelled):
-    coat, trousers, dark, skin = traits[SHADES], traits[SHADES + 1], traits[SHADES + 3], traits[SHADES + 5]
+    coat, trousers, dark, skin = traits[BODY], traits[SECOND], traits[DARK], traits[SKIN]
     broad = 0.09 + 0.035 * traits[FORM]
     phase = traits[PHASE] + travelled * 2 * math.pi / 0.9  # one stride of two steps is 0.9 of the height
     n = 0
@@ -124,28 +125,28 @@ def _pedestrian(parts, traits, travelled):
             n = _limb(parts, n, 0.0, -0.78, -0.15 * swing + 0.03, -0.47, -0.03, 0.035, coat * shade)
             n = _capsule(parts, n, 0.0, -0.76, 0.0, -0.5, broad, coat)
         else:
-            n = _limb(parts, n, 0.0, -0.78, -0.15 * swing + 0.03, -0.47, -0.03, 0.035, traits[SHADES + 2])
+            n = _limb(parts, n, 0.0, -0.78, -0.15 * swing + 0.03, -0.47, -0.03, 0.035, traits[THIRD])
     n = _capsule(parts, n, 0.01, -0.925, 0.01, -0.925, 0.075, skin)
-    if traits[FORM + 1] > 0.5:  # hair or a hat
+    if traits[DETAIL] > 0.5:  # hair or a hat
         n = _capsule(parts, n, -0.03, -0.955, 0.03, -0.965, 0.035, dark)
     return n
 
 
 @compiled
 def _rider(parts, n, traits, hand_x, hand_y, seat_x, seat_y):
-    coat, skin, dark = traits[SHADES], traits[SHADES + 5], traits[SHADES + 3]
+    coat, skin, dark = traits[BODY], traits[SKIN], traits[DARK]
     shoulder_x, shoulder_y = seat_x + 0.2, seat_y - 0.27
     n = _capsule(parts, n, seat_x, seat_y - 0.03, shoulder_x, shoulder_y, 0.075, coat)
-    n = _limb(parts, n, shoulder_x, shoulder_y, hand_x, hand_y, -0.04, 0.032, traits[SHADES + 2])
+    n = _limb(parts, n, shoulder_x, shoulder_y, hand_x, hand_y, -0.04, 0.032, traits[THIRD])
     n = _capsule(parts, n, shoulder_x + 0.06, -0.93, shoulder_x + 0.06, -0.93, 0.07, skin)
-    if traits[FORM + 1] > 0.4:
+    if traits[DETAIL] > 0.4:
         n = _capsule(parts, n, shoulder_x + 0.03, -0.95, shoulder_x + 0.08, -0.955, 0.045, dark)
     return n
 
 
 @compiled
 def _bicycle(parts, traits, travelled):
-    frame, trousers, dark = traits[SHADES + 4], traits[SHADES + 1], traits[SHADES + 3]
+    frame, trousers, dark = traits[LIGHT], traits[SECOND], traits[DARK]
     turn = traits[PHASE] + travelled / 0.21
     pedal = traits[PHASE] + travelled * 2 * math.pi / 2.0
     seat_x, seat_y = -0.12, -0.5
@@ -165,7 +166,7 @@ def _bicycle(parts, traits, travelled):
 
 @compiled
 def _motorcycle(parts, traits, travelled):
-    body, trousers, dark, light = traits[SHADES + 4], traits[SHADES + 1], traits[SHADES + 3], traits[SHADES + 2]
+    body, trousers, dark, light = traits[LIGHT], traits[SECOND], traits[DARK], traits[THIRD]
     turn = traits[PHASE] + travelled / 0.2
     n = 0
     for side in (-1.0, 1.0):

@@ -20,7 +20,7 @@ def only(scene: Street, chosen: list[int], shades: list[float]) -> Street:
     """The scene with some of its tracks, each in one intensity."""
     tracks = scene.tracks
     traits = tracks.traits[chosen].copy()
-    traits[:, SHADES : SHADES + 6] = np.array(shades)[:, None]
+    traits[:, SHADES] = np.array(shades)[:, None]
     knots = [np.arange(tracks.first_knot[k], tracks.first_knot[k + 1]) for k in chosen]
     every = np.concatenate(knots)
     first = np.cumsum([0] + [len(k) for k in knots])
