@@ -26,8 +26,8 @@ DISTRACTOR = -1  # instead of a class
 SHARES = {CAR: 0.36, PEDESTRIAN: 0.28, TWO_WHEELER: 0.2, DISTRACTOR: 0.16}
 SPLIT_SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
 LEAST_SIZE = {CAR: (24, 16), PEDESTRIAN: (10, 28), TWO_WHEELER: (16, 22), DISTRACTOR: (14, 20)}  # width and height in the photograph, px
-SHAPES = {CAR: (0.6, 4.0), PEDESTRIAN: (0.2, 0.75), TWO_WHEELER: (0.3, 2.5)}  # width / height: who walks is upright
-LARGE_VEHICLES, LARGE_SHARE = ("bus", "truck"), 0.3  # they fill most photographs of which the whole vehicle is seen; so many are taken
+SHAPES = {CAR: (0.6, 4.0), PEDESTRIAN: (0.2, 0.75), TWO_WHEELER: (0.3, 2.5)}  # width / height
+LARGE_VEHICLES, LARGE_SHARE = ("bus", "truck"), 0.3  # share that is used: a whole one fills most of its photograph
 CUT_SIDE = 72  # px: larger boxes are cut at this size, in a fifth of the time
 FREE = 0.12  # of a box may be covered by boxes of other objects
 MARGIN = 2  # px around the mask that are kept, for soft edges
@@ -175,7 +175,7 @@ def _make(config: PhotosConfig, processes: int, progress: Callable[[int, int], N
 
 
 def _candidates(photos: PhotoSet, split: str, class_id: int) -> list[Candidate]:
-    """All objects of a class that are whole, large enough and not covered by others, in an order that looks random; or places without
+    """All objects of a class that are whole, large enough and not covered by others, in a fixed random order; or places without
     objects."""
     rng = np.random.default_rng([0xC07, list(SPLIT_SHARES).index(split), class_id + 1])
     found: list[Candidate] = []
@@ -299,7 +299,7 @@ def _distractor(image: ColourImage, photo: Photo, rng: np.random.Generator) -> C
         drawn = np.zeros(image.shape[:2], np.uint8)
         cv2.fillPoly(drawn, [np.rint(points).astype(np.int32)], 1)
         found = drawn.astype(bool)
-    if not found.any() or image[found].std() < 10:  # nothing to be seen
+    if not found.any() or image[found].std() < 10:  # no texture: would make no events
         return None
     return _tight(image, found)
 

@@ -1,5 +1,7 @@
-"""SEEDS -> DATA SET AND BACK: DIR/{train,val,test}/SEED.h5 (events), SEED_labels.npz (boxes at 200 Hz), SEED.json (from which boxes at any
-time follow), on all cores; what is complete is kept when it is resumed."""
+"""SEEDS -> DATA SET AND BACK: events, labels and settings per recording, made on all cores; a second run completes what is missing.
+
+DIR/{train,val,test}/SEED.h5 (events), SEED_labels.npz (boxes at 200 Hz), SEED.json (from which boxes at any time follow).
+"""
 
 import json
 import os

@@ -1,5 +1,4 @@
-"""TIME -> DISTANCE, for objects and cameras: speeds are linear between knots, so places are exact at any microsecond, and who stands still
-is exactly still."""
+"""TIME -> DISTANCE of objects and cameras: speeds are linear between knots, so positions are exact, and what stands is exactly still."""
 
 import math
 from typing import NamedTuple
@@ -9,7 +8,7 @@ import numpy as np
 from saccade.machine import compiled
 
 FASTEST_PX_S = 350.0  # of a pan, at a width of 160
-REACH = 0.3  # of the image: how far the camera turns away
+REACH = 0.3  # how far the camera turns away, as a fraction of the image
 
 
 class Camera(NamedTuple):
@@ -19,6 +18,12 @@ class Camera(NamedTuple):
     velocity: np.ndarray  # (k, 2) px/s
     offset: np.ndarray  # (k, 2) px, at the knots
     shakes: np.ndarray  # (m, 8): start_us, end_us, amplitude x y in px, angular frequency x y in 1/s, phase x y
+
+
+def distance_at_knots(knot_us: np.ndarray, speed: np.ndarray) -> np.ndarray:
+    """The integral of speeds (one per knot, or one per knot and axis) from the first knot to each."""
+    seconds = (np.diff(knot_us) * 1e-6).reshape(-1, *[1] * (speed.ndim - 1))
+    return np.concatenate((np.zeros_like(speed[:1]), np.cumsum(seconds * (speed[1:] + speed[:-1]) / 2, axis=0)))
 
 
 @compiled
@@ -111,7 +116,7 @@ def camera_fastest(camera, start_us, end_us):
 def camera_last_moved(camera, time_us):
     """When the camera last moved, up to `time_us`; minus infinity if it never has."""
     latest = -math.inf
-    for axis in range(2):
+    for axis in range(camera.velocity.shape[1]):
         moved = last_moved(camera.knot_us, camera.velocity[:, axis], time_us)
         if moved > camera.knot_us[0] or camera.velocity[0, axis] != 0:
             latest = max(latest, moved)
@@ -146,11 +151,11 @@ def plan_camera(rng: np.random.Generator, width: int, height: int, duration_us: 
             knots.append(time_us)
             velocities.append((0.0, 0.0))
     times, velocity = np.array(knots), np.array(velocities)
-    steps = np.diff(times)[:, None] * 1e-6 * (velocity[1:] + velocity[:-1]) / 2
-    return Camera(times, velocity, np.concatenate((np.zeros((1, 2)), np.cumsum(steps, axis=0))), np.array(shakes).reshape(-1, 8))
+    return Camera(times, velocity, distance_at_knots(times, velocity), np.array(shakes).reshape(-1, 8))
 
 
 def shake(rng: np.random.Generator, scale: float, start_us: float, end_us: float) -> tuple[float, ...]:
+    """One row of `Camera.shakes`."""
     amplitude = np.exp(rng.uniform(np.log(0.3), np.log(3.0), 2)) * scale
     frequency = rng.uniform(1.5, 9.0, 2)
     amplitude *= np.minimum(1, 4 / frequency)

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from saccade.machine import compiled
-from saccade.simulate.motion import camera_at, distance_at, last_moved
+from saccade.simulate.motion import camera_at, distance_at
 
-NEAREST = 0.25  # of its first distance: nothing comes nearer; only what is far below the image would
-HALF_STEP = 0.3  # of a cut-out's width: so far from its middle a leg swings as a whole
+NEAREST = 0.25  # smallest fraction of its first distance; only what is far below the image comes so near
+HALF_STEP = 0.3  # of a cut-out's width: farther from its middle than this, a leg swings as a whole
 
 
 class PhotoCamera(NamedTuple):
@@ -57,14 +57,13 @@ class Movers(NamedTuple):
     distance: np.ndarray  # (k,) px
     rows: np.ndarray  # int64, of the texture
     columns: np.ndarray
-    foot: np.ndarray  # row on which it stands
     first_texel: np.ndarray  # (n,) int64
     texel: np.ndarray  # (texels, 2) float32: intensity, coverage
     first_row: np.ndarray  # (n,) int64, into the two below
     left: np.ndarray  # (rows,) outline: column at which the row's first texel begins, NaN if the row is empty
     right: np.ndarray
-    top: np.ndarray  # (n,) row at which it begins, and ends
-    bottom: np.ndarray
+    top: np.ndarray  # (n,) row at which it begins ...
+    bottom: np.ndarray  # ... and ends: on which it stands
 
 
 class Fixtures(NamedTuple):
@@ -73,7 +72,7 @@ class Fixtures(NamedTuple):
     class_id: np.ndarray  # (n,) int64
     first_point: np.ndarray  # (n + 1,) int64
     point: np.ndarray  # (points, 2)
-    seen_us: np.ndarray  # (n,) since when its image has moved by a pixel: before, nobody could know of it; inf = never
+    seen_us: np.ndarray  # (n,) when its image had first moved by a pixel: before, it made no events; inf = never
 
 
 @compiled
@@ -83,20 +82,6 @@ def view_at(camera, time_us):
     roll = distance_at(camera.knot_us, camera.velocity[:, 2], camera.offset[:, 2], time_us)
     drive = distance_at(camera.knot_us, camera.velocity[:, 3], camera.offset[:, 3], time_us)
     return x, y, math.cos(roll), math.sin(roll), drive
-
-
-@compiled
-def view_last_moved(camera, time_us):
-    """When the camera last moved, up to `time_us`; minus infinity if it never has."""
-    latest = -math.inf
-    for axis in range(4):
-        moved = last_moved(camera.knot_us, camera.velocity[:, axis], time_us)
-        if moved > camera.knot_us[0] or camera.velocity[0, axis] != 0:
-            latest = max(latest, moved)
-    for i in range(len(camera.shakes)):
-        if camera.shakes[i, 0] < time_us:
-            latest = max(latest, min(camera.shakes[i, 1], time_us))
-    return latest
 
 
 @compiled
@@ -152,8 +137,8 @@ def pose_at(movers, camera, view, k, time_us):
 @compiled
 def leg(movers, k, row):
     """0 above the hip, 1 at the feet."""
-    hip = 0.52 * movers.foot[k]
-    return min(max((row - hip) / (movers.foot[k] - hip), 0.0), 1.0)
+    hip = 0.52 * movers.bottom[k]
+    return min(max((row - hip) / (movers.bottom[k] - hip), 0.0), 1.0)
 
 
 @compiled
@@ -161,7 +146,7 @@ def texel_to_image(movers, k, pose, column, row):
     middle, below = 0.5 * movers.columns[k], leg(movers, k, row)
     side = min(max((column - middle) / (HALF_STEP * movers.columns[k]), -1.0), 1.0)
     x = column - middle + below * (pose[4] * side + pose[5])
-    y = row - movers.foot[k] - pose[6]
+    y = row - movers.bottom[k] - pose[6]
     return pose[0] + pose[2] * x - pose[3] * y, pose[1] + pose[3] * x + pose[2] * y
 
 
@@ -171,7 +156,7 @@ def image_to_texel(movers, k, pose, x, y):
     squared = pose[2] * pose[2] + pose[3] * pose[3]
     x, y = x - pose[0], y - pose[1]
     x, y = (pose[2] * x + pose[3] * y) / squared, (pose[2] * y - pose[3] * x) / squared
-    row = y + movers.foot[k] + pose[6]
+    row = y + movers.bottom[k] + pose[6]
     below = leg(movers, k, row)
     x -= below * pose[5]
     half, apart = HALF_STEP * movers.columns[k], below * pose[4]

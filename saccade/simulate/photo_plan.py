@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from saccade.simulate.cutouts import DISTRACTOR, Cutouts, import_cv2
-from saccade.simulate.motion import shake
+from saccade.simulate.motion import distance_at_knots, shake
 from saccade.simulate.photo_motion import Movers, PhotoCamera
 from saccade.simulate.photos import CAR, PEDESTRIAN, TWO_WHEELER
 from saccade.simulate.plan import legs
@@ -76,9 +76,7 @@ def plan_photo_camera(
             knots.append(time_us)
             velocities.append(np.zeros(4))
     times, velocity = np.array(knots), np.array(velocities)
-    steps = np.diff(times)[:, None] * 1e-6 * (velocity[1:] + velocity[:-1]) / 2
-    offset = np.concatenate((np.zeros((1, 4)), np.cumsum(steps, axis=0)))
-    return PhotoCamera(times, velocity, offset, np.array(shakes).reshape(-1, 8), *place)
+    return PhotoCamera(times, velocity, distance_at_knots(times, velocity), np.array(shakes).reshape(-1, 8), *place)
 
 
 def plan_movers(
@@ -124,7 +122,6 @@ def plan_movers(
         right=np.concatenate([edge[1] for edge in edges]) if rows else np.zeros(0),
         top=np.array([edge[2] for edge in edges], np.float64),
         bottom=np.array([edge[3] for edge in edges], np.float64),
-        foot=np.array([edge[3] for edge in edges], np.float64),
         **columns,
         **joined,
     )
@@ -183,12 +180,11 @@ def _mover(
             growth = along_y / max(y - 0.35 * height, 0.3 * height)
             growth = float(np.clip(growth, -0.8 / length, 0.8 / length))
         times, speeds = legs(rng, pace, width, (0.0, length), start_us, duration_us, False, **PAUSES)
-    distance = np.concatenate(([0.0], np.cumsum(np.diff(times) * 1e-6 * (speeds[1:] + speeds[:-1]) / 2)))
     walks = class_id == PEDESTRIAN or (class_id == DISTRACTOR and rng.random() < 0.3)
     rides = class_id in (TWO_WHEELER, CAR)
     stride_px = rng.uniform(0.7, 1.1) * tall if walks else rng.uniform(2, 6) * wide
     return {
-        "class_id": class_id, "texture": texture, "knot_us": times, "speed": speeds, "distance": distance,
+        "class_id": class_id, "texture": texture, "knot_us": times, "speed": speeds, "distance": distance_at_knots(times, speeds),
         "start_us": start_us, "end_us": float(duration_us + 1) if approaches or stands else float(times[-1]),
         "x": x, "y": y, "along_x": along_x, "along_y": along_y, "growth": growth,
         "vanish_x": x if rng.random() < 0.3 else width / 2, "vanish_y": 0.35 * height, "scale": scale / resize,

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from saccade.machine import compiled
-from saccade.simulate.motion import last_moved, speed_at
+from saccade.simulate.motion import camera_last_moved, last_moved, speed_at
 from saccade.simulate.photo_motion import (
     coverage,
     extent,
@@ -20,7 +20,6 @@ from saccade.simulate.photo_motion import (
     to_world,
     travelled,
     view_at,
-    view_last_moved,
 )
 from saccade.simulate.truth import cut_polygon
 
@@ -72,7 +71,7 @@ def draw_changes(movers, camera, background, origin_x, origin_y, density, before
     view, count = view_at(camera, time_us), len(movers.class_id)
     rectangles = np.zeros((max(count, 1), 4), np.int64)
     poses = np.zeros((count, 7))
-    everything = before_us < 0 or view_last_moved(camera, time_us) > before_us
+    everything = before_us < 0 or camera_last_moved(camera, time_us) > before_us
     n = 0
     for k in range(count):
         old_left, old_top, old_right, old_bottom = boxes[k]
@@ -236,7 +235,7 @@ def query(movers, fixtures, camera, times_us, width, height):
     n = 0
     for i in range(len(times_us)):
         time_us = float(times_us[i])
-        view, view_moved = view_at(camera, time_us), view_last_moved(camera, time_us)
+        view, view_moved = view_at(camera, time_us), camera_last_moved(camera, time_us)
         for k in range(count):
             boxes[k] = 0.0
             if is_there(movers, k, time_us):

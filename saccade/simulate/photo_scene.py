@@ -13,12 +13,12 @@ from saccade.simulate.photo_plan import Look, log_uniform, plan_movers, plan_pho
 from saccade.simulate.photos import Photo, PhotoObject, PhotoSet
 from saccade.simulate.sensor import SensorConfig
 from saccade.simulate.shapes import CLASSES
-from saccade.simulate.simulation import IntensityImage, TimedImage, Truth, as_truth, check_times
-from saccade.types import InputError, Labels, Times
+from saccade.simulate.simulation import IntensityImage, TimedImage, Truth, as_truth, check_scene, check_times
+from saccade.types import InputError, Times
 
 GENERATOR = 2  # raised whenever the same seed gives another scene
-STANDS = 0.55  # how often the camera does
-FINER = {1: 0.76, 2: 0.21, 3: 0.03}  # pixels of the sensor per pixel of the canvas, as when a large sensor is scaled down: how often
+STANDS = 0.55  # share of scenes whose camera doesn't move
+FINER = {1: 0.76, 2: 0.21, 3: 0.03}  # sensor pixels per canvas pixel (a large sensor scaled down) -> probability
 OUTLINE = 24  # points of the outline of an object without a mask
 SEEN_STEP_US = 5_000
 
@@ -54,9 +54,6 @@ class PhotoScene:
         classes = np.concatenate((self.movers.class_id, self.fixtures.class_id))
         return as_truth(t_us, row, track, values, classes)
 
-    def labels(self, t_us: Times) -> Labels:
-        return self.truth(t_us).labels()
-
     def steps(self) -> Iterator[int]:
         """Times from 0 to the end, so close that hardly anything moves more than 0.7 pixels of the sensor from one to the next."""
         time_us = 0
@@ -85,7 +82,7 @@ class PhotoScene:
 
 
 def draw_sensor(seed: int) -> SensorConfig:
-    """One of many sensors and settings: what recordings of real ones differ in."""
+    """A random sensor, as varied as those of real recordings."""
     rng = np.random.default_rng([0x5E0, seed])
     threshold, bias = log_uniform(rng, 0.1, 0.5), np.exp(rng.normal(0.04, 0.25))
     bursts = rng.random() < 0.25
@@ -111,10 +108,7 @@ def make_photo_scene(
     split: str | None = None, camera_moves: bool | None = None,
 ) -> PhotoScene:  # fmt: skip
     """A photograph of the split (of all, if None) with cut-outs of the same split. The camera stands in a good half, unless stated."""
-    if not (32 <= width <= 4096 and 32 <= height <= 4096):
-        raise InputError(f"scene: size {width}x{height} must be within 32x32 and 4096x4096")
-    if not 0.05 <= seconds <= 3600 or seed < 0:
-        raise InputError(f"scene: seconds={seconds} must be within 0.05 and 3600, seed={seed} 0 or more")
+    check_scene(seed, width, height, seconds)
     rng = np.random.default_rng([0xF070, GENERATOR, seed])
     moves = bool(rng.random() >= STANDS) if camera_moves is None else camera_moves
     photo, image, unreadable = _choose(rng, photos, split, moves)
@@ -152,7 +146,7 @@ def make_photo_scene(
 
 
 def _shows(photo: Photo) -> bool:
-    """Whether an object is large enough to be worth a look."""
+    """Whether an object has at least 12 % of the height."""
     return any(item.box[3] - item.box[1] >= 0.12 * photo.height for item in photo.objects)
 
 

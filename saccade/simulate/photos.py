@@ -51,7 +51,7 @@ class Photo:
     width: int
     height: int
     objects: tuple[PhotoObject, ...]
-    crowded: bool  # has a crowd that is one box: who is in it has no box of his own
+    crowded: bool  # has a crowd labelled as one box, without boxes of the persons in it
 
 
 @dataclass(eq=False)
@@ -245,7 +245,7 @@ def _polygons(segmentation: Any) -> tuple[np.ndarray, ...]:
 
 
 def join_riders(objects: list[tuple[str, PhotoObject]]) -> tuple[PhotoObject, ...]:
-    """A two-wheeler and the persons on it become one two-wheeler. Who stands beside it stays a pedestrian, as far as boxes can tell."""
+    """A two-wheeler and the persons on it become one two-wheeler. A person beside it stays a pedestrian, as far as boxes can tell."""
     left = list(range(len(objects)))
     joined: list[PhotoObject] = []
     for i, (category, machine) in enumerate(objects):

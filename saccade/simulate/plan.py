@@ -6,19 +6,18 @@ import numpy as np
 from jaxtyping import Float32
 
 from saccade.simulate import shapes
-from saccade.simulate.motion import plan_camera
+from saccade.simulate.motion import distance_at_knots, plan_camera
+from saccade.simulate.simulation import check_scene
 from saccade.simulate.street import Street, Tracks
-from saccade.types import InputError
 
 Texture = Float32[np.ndarray, "rows columns"]
 
 GENERATOR = 2  # raised whenever the same seed gives another scene
 MOST_OBJECTS = 8
-CALM = 0.38  # how likely it is that no further object comes
-SMALLEST = 32  # px, sides of the sensor
+CALM = 0.38  # probability that no further object is added
 SOFTNESS_PX = 0.6  # as a lens blurs: a texture sharper than its pixels would flicker when it moves by parts of a pixel
 
-# Per silhouette: how likely; height of an object on the lowest line of the image, of the part of the image below the horizon;
+# Per silhouette: probability; height of an object on the lowest line of the image, of the part of the image below the horizon;
 # slowest and fastest in px/s at a width of 160
 KINDS = {
     shapes.CAR: (0.31, 0.50, 5.0, 500.0),
@@ -27,9 +26,9 @@ KINDS = {
     shapes.CAR_BEHIND: (0.06, 0.62, 3.0, 60.0),
     shapes.MOTORCYCLE: (0.13, 0.66, 8.0, 400.0),
 }
-STOPS = 0.8  # how often a leg ends in a stop
+STOPS = 0.8  # probability that a leg ends in a stop
 STOP_US = (0.2e6, 4e6)
-SHORTEST_LEG = 0.02  # of the width: who stops has shown all its edges before
+SHORTEST_LEG = 0.02  # of the width: before its first stop an object has moved enough to make events at all its edges
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,10 +44,7 @@ class Route:
 
 def make_scene(seed: int, width: int = 160, height: int = 128, seconds: float = 8.0, *, camera_moves: bool | None = None) -> Street:
     """A street with one to eight objects at a time. The camera stands still for even seeds and moves for odd ones, unless stated."""
-    if not (SMALLEST <= width <= 4096 and SMALLEST <= height <= 4096):
-        raise InputError(f"scene: size {width}x{height} must be within {SMALLEST}x{SMALLEST} and 4096x4096")
-    if not 0.05 <= seconds <= 3600 or seed < 0:
-        raise InputError(f"scene: seconds={seconds} must be within 0.05 and 3600, seed={seed} 0 or more")
+    check_scene(seed, width, height, seconds)
     rng = np.random.default_rng([GENERATOR, seed])
     duration_us = round(seconds * 1e6)
     horizon = rng.uniform(0.28, 0.42) * height
@@ -57,7 +53,7 @@ def make_scene(seed: int, width: int = 160, height: int = 128, seconds: float = 
     camera = plan_camera(rng, width, height, duration_us, seed % 2 == 1 if camera_moves is None else camera_moves)
     margin = float(np.abs(camera.offset).max() + (camera.shakes[:, 2:4].sum(axis=0).max() if len(camera.shakes) else 0)) + 2
     routes: list[Route] = []
-    for _ in range(min(1 + rng.geometric(CALM), MOST_OBJECTS)):  # seldom are all of them in the image
+    for _ in range(min(1 + rng.geometric(CALM), MOST_OBJECTS)):  # they are rarely all in the image
         start_us = 0.0
         while start_us < duration_us:
             routes.append(plan_route(rng, width, height, horizon, margin, start_us, duration_us))
@@ -101,21 +97,19 @@ def plan_route(
         traits[shapes.X], traits[shapes.ALONG_Y] = rng.uniform(0.15, 0.85) * width, 1.0
         limits = (-0.3 * below, 0.45 * below)
     else:
-        outside = 1.4 * shapes.WIDEST * size + margin  # beyond the border by so much nothing of it is to be seen
+        outside = 1.4 * shapes.WIDEST * size + margin  # so far beyond the border nothing of it is visible
         entry = rng.uniform(0.05, 0.95) * width + outside if inside else 0.0
         limits = (0.0, width + 2 * outside - entry)
         traits[shapes.X] = entry - outside if facing > 0 else width + outside - entry
         slant = rng.uniform(-0.4, 0.4) * below / limits[1] if rng.random() < 0.5 else 0.0
         traits[shapes.ALONG_X], traits[shapes.ALONG_Y] = facing * np.cos(slant), np.sin(slant)
-    traits[shapes.GROWTH] = traits[shapes.ALONG_Y] / below  # perspective: as far below the horizon, so large
-    _dress(rng, traits, kind)
+    traits[shapes.GROWTH] = traits[shapes.ALONG_Y] / below  # perspective: size is proportional to the distance below the horizon
+    _set_looks(rng, traits)
     largest = size * (1 + abs(traits[shapes.GROWTH]) * max(abs(limits[0]), abs(limits[1])))
     traits[shapes.PACE] = shapes.PACES[kind] * largest / size + shapes.WIDEST * size * abs(traits[shapes.GROWTH])
     pace = slowest * (fastest / slowest) ** rng.beta(1.5, 1.5) * width / 160  # the slowest and the fastest are rare
     times, speeds = legs(rng, pace, width, limits, start_us, duration_us, kind == shapes.CAR_BEHIND)
-    seconds = np.diff(times) * 1e-6
-    distance = np.concatenate(([0.0], np.cumsum(seconds * (speeds[1:] + speeds[:-1]) / 2)))
-    return Route(kind, traits, start_us, float(times[-1]), times, speeds, distance)
+    return Route(kind, traits, start_us, float(times[-1]), times, speeds, distance_at_knots(times, speeds))
 
 
 def legs(
@@ -131,8 +125,8 @@ def legs(
     stop_us: tuple[float, float] = STOP_US,
     leg_s: tuple[float, float] = (0.15, 1.2),
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Knots of the speed: legs of going and stops between, until the farthest distance or the end. It begins in motion: who has never
-    moved has made no events, and nobody could detect it."""
+    """Knots of the speed: legs of going and stops between, until the farthest distance or the end. It begins in motion: what has never
+    moved has made no events and can't be detected."""
     times, speeds, travelled = [start_us], [pace], 0.0
     time_us, direction = start_us, 1.0
     while time_us < duration_us and (returns or travelled < limits[1]):
@@ -165,7 +159,7 @@ def legs(
     return np.rint(times), np.array(speeds)
 
 
-def _dress(rng: np.random.Generator, traits: np.ndarray, kind: int) -> None:
+def _set_looks(rng: np.random.Generator, traits: np.ndarray) -> None:
     """Intensities that differ from part to part, phase of the gait, form, grain."""
     body, second = rng.uniform(0.06, 0.95), rng.uniform(0.05, 0.8)
     if abs(np.log(body / second)) < 0.5:

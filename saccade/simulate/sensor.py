@@ -15,7 +15,7 @@ from saccade.types import Events, InputError
 
 BUFFER = 1 << 16
 ROOM = 4096  # events that one pixel may make in one step; only absurd noise comes near
-SETTLED = 1e-4  # of log intensity: so near its goal a pixel has arrived
+SETTLED = 1e-4  # difference of log intensity below which the low-pass counts as settled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class Sensor:
             for threshold in (self.config.threshold_on, self.config.threshold_off)
         ]
         hot = np.where(rng.random(count) < self.config.hot_fraction, rng.exponential(self.config.hot_hz, count), 0.0) * 1e-6
-        # Where between its thresholds a pixel is when the recording begins is chance; else all would leak at the same time
+        # A random start between the thresholds; otherwise all pixels would leak at the same time
         change = (rng.random(count) * thresholds[0]) if self.config.leak_hz else np.zeros(count)
         self._pixels = Pixels(
             on=thresholds[0],
@@ -143,7 +143,7 @@ class Pixels(NamedTuple):
     hot: np.ndarray  # rate of a hot pixel's events
     change: np.ndarray  # log intensity since the last event, with the leak
     level: np.ndarray  # log intensity behind the low-pass
-    goal: np.ndarray  # ... and before it
+    goal: np.ndarray  # ... and in front of it
     pace: np.ndarray  # 1 / time constant of the low-pass
     noise: np.ndarray  # rate of all events of noise
     wait_left: np.ndarray  # remaining waiting time until the next noise event, in units of 1 / rate: exponential, so a Poisson process
@@ -163,7 +163,7 @@ def uniform(key, pixel, draw):
 
 @compiled
 def expose(pixels, intensity, rectangles, cutoff_hz, dark_cutoff_hz, shot_hz):
-    """New light in some rectangles: what the low-pass goes for and how fast, and how noisy the pixel is."""
+    """New intensities in some rectangles: set target and speed of the low-pass, and the rate of noise."""
     width = intensity.shape[1]
     for i in range(len(rectangles)):
         for y in range(rectangles[i, 1], rectangles[i, 3]):
@@ -223,7 +223,7 @@ def _events_of(pixels, key, pixel, slope, start_us, end_us, refractory_us, burst
     """From event to event: the next crossing of a threshold or the next event of noise, whichever comes first. -1 if there is no room."""
     now, change, wait_left = start_us, pixels.change[pixel], pixels.wait_left[pixel]
     while True:
-        if pixels.ready_us[pixel] > now:  # blind; what changes meanwhile is lost
+        if pixels.ready_us[pixel] > now:  # refractory: changes meanwhile are lost
             change = 0.0
             now = pixels.ready_us[pixel]
             if now >= end_us:

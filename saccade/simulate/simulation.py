@@ -14,14 +14,15 @@ IntensityImage = Float32[np.ndarray, "height width"]
 Rectangles = Int64[np.ndarray, "n 4"]  # left, top, right, bottom in pixels, right and bottom excluded
 TimedImage = tuple[int, IntensityImage, Rectangles]  # time in us, intensities, where they may differ from the picture before
 
-LEAST_VISIBLE = 0.25  # objects of which less is to be seen have no label ...
+SMALLEST, LARGEST = 32, 4096  # px, sides of the sensor
+LEAST_VISIBLE = 0.25  # objects with a smaller visible fraction have no label ...
 LEAST_SIDE = 3.0  # ... nor those whose box inside the image is narrower or lower than this, px
 CHUNK_US = 20_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Truth:
-    """All that is known of the objects in the image, rows in the order of time and, at one time, of track."""
+    """Boxes and motion of the objects in the image, rows in the order of time and, at one time, of track."""
 
     t: Times
     boxes: Boxes  # of the silhouette inside the image, whether other objects hide parts of it or not
@@ -61,6 +62,14 @@ class Scene(Protocol):
         ...
 
     def truth(self, t_us: Times) -> Truth: ...
+
+
+def check_scene(seed: int, width: int, height: int, seconds: float) -> None:
+    """Refuse sizes, lengths and seeds that no scene can have."""
+    if not (SMALLEST <= width <= LARGEST and SMALLEST <= height <= LARGEST):
+        raise InputError(f"scene: size {width}x{height} must be within {SMALLEST}x{SMALLEST} and {LARGEST}x{LARGEST}")
+    if not 0.05 <= seconds <= 3600 or seed < 0:
+        raise InputError(f"scene: seconds={seconds} must be within 0.05 and 3600, seed={seed} 0 or more")
 
 
 def check_times(t_us: Times, duration_us: int) -> Times:

@@ -1,6 +1,6 @@
 """STREET: a drawn scene: textures, camera and tracks as numbers, pictures and truth of them at any microsecond.
 
-Edges cover pixels by parts; where nothing moved since the last picture, nothing is drawn again.
+Pixels at edges are covered in part; where nothing moved since the last picture, nothing is drawn again.
 """
 
 import math
@@ -30,7 +30,7 @@ from saccade.simulate.shapes import (
 )
 from saccade.simulate.simulation import IntensityImage, Rectangles, TimedImage, Truth, as_truth, check_times
 from saccade.simulate.truth import bounds, depth_inside, part_bounds, place_track, query, standing_at
-from saccade.types import Labels, Times
+from saccade.types import Times
 
 LONGEST_STEP_US = 5_000
 SHORTEST_STEP_US = 10  # never needed: nothing moves that fast, even on a sensor 4096 wide
@@ -75,9 +75,6 @@ class Street:
         t_us = check_times(t_us, self.duration_us)
         row, track, values = query(self.tracks, self.camera, t_us, self.width, self.height)
         return as_truth(t_us, row, track, values, np.array(CLASS_OF_KIND, np.int64)[self.tracks.kind])
-
-    def labels(self, t_us: Times) -> Labels:
-        return self.truth(t_us).labels()
 
     def pictures(self) -> Iterator[TimedImage]:
         renderer = Renderer(self)

@@ -1,4 +1,4 @@
-"""TRACKS + TIMES -> BOXES, how much of each is to be seen, how fast it is, since when it stands still.
+"""TRACKS + TIMES -> BOXES, visible fraction, speed and time since the last movement of each object.
 
 Drawing uses the same geometry of parts, so boxes are exactly what is drawn.
 """
