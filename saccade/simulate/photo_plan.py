@@ -19,7 +19,7 @@ SIZES = {CAR: (12.0, 110.0), PEDESTRIAN: (10.0, 110.0), TWO_WHEELER: (11.0, 105.
 
 
 @dataclass(frozen=True)
-class Look:
+class Exposure:
     """Light and lens of a recording."""
 
     light: float  # of white; night to noon
@@ -86,7 +86,7 @@ def plan_movers(
     width: int,
     height: int,
     duration_us: int,
-    look: Look,
+    look: Exposure,
     finer: int,
     moves: bool,
 ) -> Movers:
@@ -128,8 +128,8 @@ def plan_movers(
 
 
 def _mover(
-    rng: np.random.Generator, cutouts: Cutouts, split: str | None, width: int, height: int, start_us: float, duration_us: int, look: Look,
-    finer: int, moves: bool,
+    rng: np.random.Generator, cutouts: Cutouts, split: str | None, width: int, height: int, start_us: float, duration_us: int,
+    look: Exposure, finer: int, moves: bool,
 ) -> dict[str, Any] | None:  # fmt: skip
     """One cut-out from `start_us` until it has left or the recording ends; None if there is no cut-out of its class."""
     class_id = int(rng.choice(list(CLASS_CHANCES), p=list(CLASS_CHANCES.values())))
@@ -196,7 +196,7 @@ def _mover(
     }  # fmt: skip
 
 
-def _texture(rng: np.random.Generator, intensity: np.ndarray, mask: np.ndarray, resize: float, blur: float, look: Look) -> np.ndarray:
+def _texture(rng: np.random.Generator, intensity: np.ndarray, mask: np.ndarray, resize: float, blur: float, look: Exposure) -> np.ndarray:
     """(rows, columns, 2): intensity and coverage of a cut-out, as large as it will be seen, with one of several soft edges."""
     cv2 = import_cv2()
     how = cv2.INTER_AREA if resize < 1 else cv2.INTER_LINEAR

@@ -9,7 +9,7 @@ from jaxtyping import Float32
 from saccade.simulate import photo_render as kernels
 from saccade.simulate.cutouts import Cutouts, import_cv2, to_linear
 from saccade.simulate.photo_motion import Fixtures, Movers, PhotoCamera
-from saccade.simulate.photo_plan import Look, log_uniform, plan_movers, plan_photo_camera
+from saccade.simulate.photo_plan import Exposure, log_uniform, plan_movers, plan_photo_camera
 from saccade.simulate.photos import Photo, PhotoObject, PhotoSet
 from saccade.simulate.sensor import SensorConfig
 from saccade.simulate.shapes import CLASSES
@@ -113,7 +113,7 @@ def make_photo_scene(
     moves = bool(rng.random() >= STANDS) if camera_moves is None else camera_moves
     photo, image, unreadable = _choose(rng, photos, split, moves)
     duration_us, finer = round(seconds * 1e6), int(rng.choice(list(FINER), p=list(FINER.values())))
-    look = Look(
+    look = Exposure(
         light=log_uniform(rng, 0.04, 1.0),
         contrast=rng.uniform(0.6, 1.0),
         haze=rng.uniform(0, 0.08),
@@ -184,7 +184,7 @@ def _choose(rng: np.random.Generator, photos: PhotoSet, split: str | None, moves
     raise InputError(f"{photos.labels_path}: {len(unreadable)} photographs in a row can't be read; the last one: {last}")
 
 
-def _background(image: np.ndarray, resize: float, density: float, look: Look) -> np.ndarray:
+def _background(image: np.ndarray, resize: float, density: float, look: Exposure) -> np.ndarray:
     cv2 = import_cv2()
     linear = to_linear(image)
     how = cv2.INTER_AREA if resize < 1 else cv2.INTER_CUBIC
