@@ -13,8 +13,6 @@ from saccade.datasets.rules import LabelRules
 from saccade.evaluation.result import Answer
 from saccade.types import Boxes, Detections, InputError, Labels
 
-SLACK_PX = 1e-3  # float32 corners don't hold a side to the last digit; a box of exactly the least side stays
-
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
@@ -59,11 +57,17 @@ class Protocol:
                 f"least_diagonal={self.least_diagonal} 0 or more"
             )
 
-    def large(self, boxes: Boxes) -> Bool[np.ndarray, "n"]:
-        """Which boxes aren't below the least size."""
-        sides = boxes[:, 2:].astype(np.float64) - boxes[:, :2]
-        diagonals = np.hypot(sides[:, 0], sides[:, 1])
-        return (sides >= self.least_side - SLACK_PX).all(axis=1) & (diagonals >= self.least_diagonal - SLACK_PX)
+    def large(self, boxes: Boxes, rounded: bool = False) -> Bool[np.ndarray, "n"]:
+        """Which boxes aren't below the least size.
+
+        The published filter measures predictions as here, in float32 from float32 corners: there is nothing to allow for. Of labels it
+        has the sides as given, of which the ROUNDED corners here hold all but half a last digit each; a label of the least side stays.
+        """
+        sides = boxes[:, 2:] - boxes[:, :2]
+        if rounded:
+            last_digits = np.spacing(np.abs(boxes)).astype(np.float64)
+            sides = boxes[:, 2:].astype(np.float64) - boxes[:, :2] + (last_digits[:, 2:] + last_digits[:, :2]) / 2
+        return (sides >= self.least_side).all(axis=1) & ((sides**2).sum(axis=1) >= self.least_diagonal**2)
 
 
 # Without the sizes, which depend on the data set: `protocol_of` fills them in.
@@ -117,7 +121,7 @@ def judge(answer: Answer, protocol: Protocol | None) -> Judged | None:
         return Judged(answer.labels, answer.ignored or Labels.empty(), answer.detections, np.zeros(len(answer.detections), np.bool_))
     if protocol.after_us is not None and answer.instant_us <= protocol.after_us:
         return None
-    large, large_guess = protocol.large(answer.labels.boxes), protocol.large(answer.detections.boxes)
+    large, large_guess = protocol.large(answer.labels.boxes, rounded=True), protocol.large(answer.detections.boxes)
     labels = answer.labels[large]
     if not protocol.empty_frames and not len(labels):
         return None
