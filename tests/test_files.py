@@ -3,13 +3,14 @@
 import json
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.files import from_plain, to_plain
+from saccade.files import BLOCK_BYTES, from_plain, sampled_digest, to_plain
 from saccade.types import InputError
 
 numbers = st.floats(allow_nan=False)
@@ -81,3 +82,24 @@ def test_the_place_is_named(change: dict, told: str) -> None:
     plain = to_plain(Outer("a", 1, True, (1.0, 2.0)))
     with pytest.raises(InputError, match=told):
         from_plain(Outer, plain | change, "record")
+
+
+@pytest.mark.parametrize("size", [1, 1 << 24, (1 << 24) + 1, 100_000_003], ids=lambda size: f"{size:,}")
+def test_a_digest_sees_the_ends_and_the_size_of_a_file_of_any_size(size: int, tmp_path: Path) -> None:
+    """Up to 16 MB every byte, above that at least those of blocks all over the file; what is between them costs no time."""
+    path = tmp_path / "file"
+
+    def digest(changed: int | None = None, length: int = size) -> str:
+        with path.open("wb") as file:
+            file.truncate(length)  # takes no space
+            if changed is not None:
+                file.seek(changed)
+                file.write(b"x")
+        return sampled_digest(path)
+
+    plain = digest()
+    assert digest() == plain
+    assert plain not in {digest(0), digest(size - 1), digest(length=size + 1), digest(length=size - 1)}
+    assert size > 1 << 24 or digest(size // 2) != plain
+    places = range(size // 8, size - size // 8, BLOCK_BYTES // 2) if size > 1 << 24 else ()
+    assert not places or sum(digest(place) != plain for place in places[::100]) >= 1

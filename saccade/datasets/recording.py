@@ -1,11 +1,14 @@
 """RECORDING + LABELS -> frames and boxes at any rate: the one interface of every data set, and what its implementations share."""
 
+import hashlib
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import floor
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +16,7 @@ from jaxtyping import Bool, Int64
 from typing_extensions import Protocol, runtime_checkable  # the check of Python 3.11's own reads every property, and so opens files
 
 from saccade.config import DetectorConfig
+from saccade.files import sampled_digest
 from saccade.representation.frames import FrameArray, WindowEnds
 from saccade.representation.windows import WIDEST, Grid
 from saccade.types import InputError, Labels, Times
@@ -113,6 +117,9 @@ class LabelledRecording(Protocol):
     The grid of window ends begins at the recording's first labelled instant (or at 0 without one) and is continued in both directions,
     so that labels of a regular rate lie on window ends, at every frame rate that is a multiple of it. Where the labels' own clock
     differs a little from a whole rate (1 Mpx: 59.94 Hz), the grid's step is stretched by the same factor, at most 0.5 %.
+
+    If its frames come from a file, it should say which: `path`, or `files` if there are several. Neither is required, but without them
+    `evaluate` can't see that events changed and reuses what it kept, see `content_of`.
     """
 
     @property
@@ -222,6 +229,21 @@ class BaseRecording(ABC):
 
     def event_counts(self, start_us: int, ends_us: WindowEnds) -> tuple[WindowEnds, int]:
         raise InputError(f"{self.name}: holds frames and no events, so no rate can follow its activity; use the recording it was made of")
+
+
+def content_of(recording: LabelledRecording) -> str:
+    """Digest of the files with its events or frames, "" if it names none: its member `files` (paths), or else `path`, a file or a folder.
+
+    Equal content is the same content: neither the names of the files nor their times of change matter, see `sampled_digest`. What isn't
+    on this disk, such as a URL, counts as no file.
+    """
+    named = getattr(recording, "files", None)
+    paths = [Path(path) for path in (named or [getattr(recording, "path", None)]) if isinstance(path, str | os.PathLike)]
+    files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path]) if file.is_file()]
+    try:
+        return hashlib.sha256("".join(map(sampled_digest, files)).encode()).hexdigest() if files else ""
+    except OSError as error:
+        raise InputError(f"{recording.name}: {error.filename} can't be read ({error.strerror}); ask its owner, or copy it again") from error
 
 
 @dataclass(frozen=True)

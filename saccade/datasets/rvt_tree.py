@@ -69,6 +69,10 @@ class RvtRecording(BaseRecording):
         return width, height
 
     @property
+    def files(self) -> tuple[Path, ...]:
+        return tuple(stored.path for stored in self.stored)
+
+    @property
     def fixed_sampling(self) -> Sampling | None:
         return self.stored[0].sampling if self.stored else None
 

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,19 @@ import pytest
 from saccade.config import presets
 from saccade.datasets.open import open_dataset
 from saccade.datasets.prepare import prepare
-from saccade.datasets.recording import LabelledRecording, Sampling
+from saccade.datasets.recording import LabelledRecording, Sampling, content_of
 from saccade.types import InputError
 from tests.datasets.make import gen1_folder, labels_every, records, rvt_sequence
-from tests.make.recordings import painted
+from tests.make.recordings import PaintedRecording, painted
 
 SMALL = Sampling(bins=2)
+
+
+@dataclass(frozen=True, eq=False)
+class InFolder(PaintedRecording):
+    """A user's recording that says where its frames come from."""
+
+    path: str = ""
 
 
 @pytest.fixture
@@ -46,6 +54,26 @@ def test_asking_what_it_is_opens_no_file(tmp_path: Path) -> None:
         path.unlink()
     assert isinstance(one, LabelledRecording)
     assert not isinstance(object(), LabelledRecording)
+
+
+def test_content_is_that_of_the_files(kinds: dict[str, LabelledRecording], tmp_path: Path) -> None:
+    """Equal bytes are equal content, any other byte is other content; who names no file has none."""
+    assert content_of(kinds["by structure"]) == ""
+    frame_file = next((tmp_path / "rvt").rglob("event_representations*.h5"))
+    for name, path in {"raw": kinds["raw"].path, "frames": kinds["frames"].path, "events": kinds["events"].path, "rvt": frame_file}.items():
+        before = content_of(kinds[name])
+        data = path.read_bytes()
+        path.write_bytes(data)
+        assert content_of(kinds[name]) == before != ""
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        assert content_of(kinds[name]) != before
+    folder = InFolder(**vars(kinds["by structure"]), path=str(tmp_path / "own"))
+    assert content_of(folder) == ""
+    (tmp_path / "own/deep").mkdir(parents=True)
+    (tmp_path / "own/deep/1.npy").write_bytes(b"1")
+    before = content_of(folder)
+    (tmp_path / "own/deep/2.npy").write_bytes(b"2")
+    assert content_of(folder) != before
 
 
 def test_only_events_can_be_counted(kinds: dict[str, LabelledRecording]) -> None:

@@ -1,14 +1,16 @@
 """Answers that are kept: what was interrupted goes on, stale ones are never used, and long recordings' wait on disk, not in memory."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from saccade.datasets.recording import Dataset
+from saccade.datasets.recording import Dataset, Sampling
 from saccade.evaluation.evaluate import answers_at, evaluate
 from saccade.evaluation.result import Answer, Evaluation
 from saccade.evaluation.run.condition import Condition
@@ -70,6 +72,31 @@ def test_answers_of_other_weights_or_settings_are_never_used(data: Dataset, tmp_
     with pytest.raises(InputError, match="was changed"):
         said(tmp_path, PLAIN)
     assert numbers(evaluate(untrained(0), data, [PLAIN], out=tmp_path)) == fresh[0]
+
+
+def test_answers_about_other_events_are_never_used(tmp_path: Path) -> None:
+    """The same recording by name, windows and labels, with other events in its file."""
+    data, other = squares(tmp_path / "data", 1), squares(tmp_path / "other", 1, events_per_s=3000)
+    event_file, out = tmp_path / "data/square0.h5", tmp_path / "out"
+    for before, after in zip(data.recordings, other.recordings, strict=True):
+        assert before.name == after.name
+        np.testing.assert_array_equal(before.ends_us(Sampling()), after.ends_us(Sampling()))
+        np.testing.assert_array_equal(before.labels.boxes, after.labels.boxes)
+
+    def boxes(dataset: Dataset, out: Path) -> list[list[list[float]]]:
+        evaluate(untrained(), dataset, [PLAIN], out=out)
+        return [answer.detections.boxes.tolist() for answer in said(out, PLAIN)]
+
+    first, fresh = boxes(data, out), boxes(other, tmp_path / "fresh")
+    assert first != fresh
+    (kept,) = out.rglob("*.npz")
+    written = kept.stat().st_mtime_ns
+    os.utime(event_file, ns=(1, 1))
+    assert boxes(squares(tmp_path / "data", 1), out) == first
+    assert kept.stat().st_mtime_ns == written, "a new time of change alone costs nothing"
+    shutil.copyfile(tmp_path / "other/square0.h5", event_file)
+    os.utime(event_file, ns=(1, 1))
+    assert boxes(squares(tmp_path / "data", 1), out) == fresh
 
 
 def start(tmp_path: Path, out: str, *arguments: object) -> subprocess.Popen[str]:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
-from saccade.datasets.recording import Instants, LabelledRecording, Sampling
+from saccade.datasets.recording import Instants, LabelledRecording, Sampling, content_of
 from saccade.evaluation.result import Answer
 from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.run.passes import Decoding
@@ -24,7 +24,7 @@ from saccade.files import from_plain, replacing, to_plain
 from saccade.model.detector import Detector
 from saccade.types import Detections, InputError, Labels
 
-VERSION = 2
+VERSION = 3
 MANIFEST = "recordings.json"
 SEGMENT = 512  # frames whose detections wait in memory
 FrameNumbers = Int64[np.ndarray, "m"]
@@ -44,9 +44,10 @@ class Task:
     step_us: int | None = None  # time per step of the latency-aware answers; None if none are requested
 
     def fingerprint(self, recording: LabelledRecording, detector: Detector) -> str:
-        """Hash of the task and the recording; labels and windows distinguish recordings of the same name."""
+        """Hash of the task and the recording: its files' content, how they are shown, its windows and its labels."""
         ignored = ignored_of(recording)
-        known = [VERSION, asdict(self), recording.name, ignored is not None]
+        shown = recording.width, recording.height, recording.halve
+        known = [VERSION, asdict(self), recording.name, ignored is not None, shown, content_of(recording)]
         digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode())
         digest.update(recording.ends_us(Sampling.of(detector.config)).tobytes())
         digest.update(recording.instants_us.tobytes())
