@@ -114,7 +114,7 @@ def test_view_writes_a_sheet_and_a_video(tmp_path: Path) -> None:
     av = pytest.importorskip("av")
     cli.view(STREET, tmp_path / "a.png", rate_hz=200)
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    cli.view(STREET, tmp_path / "a.mp4", rate_hz=100, start_s=0.5, end_s=1.0, slow=4)
+    cli.view(STREET, tmp_path / "a.mp4", rate_hz=100, start_s=0.5, end_s=1.0, clock="absolute", slow=4)
     with av.open(str(tmp_path / "a.mp4")) as video:
         assert video.streams.video[0].codec_context.name == "h264"
         assert sum(1 for _ in video.decode(video=0)) == 50
@@ -125,8 +125,9 @@ def test_view_writes_a_sheet_and_a_video(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("a.gif",), "expected .png or .mp4"),
-        (("a.mp4", "--start-s", "99"), "no frame to write"),
-        (("a.png", "--start-s", "99"), "no frame to write"),
+        (("a.mp4", "--start-s", "99"), "nothing between --from and --to"),
+        (("a.png", "--from", "99"), "the recording is 2.499962 s long"),
+        (("a.png", "--to", "0", "--clock", "absolute"), "clock goes from 0.000038 to 2.500000 s"),
         (("a.png", "--rate-hz", "0"), "expected a number above 0"),
         (("a.mp4", "--slow", "0"), "expected a number above 0"),
         (("a.mp4", "--window-ms", "nan"), "expected a number above 0"),

@@ -183,6 +183,44 @@ def test_a_jump_of_time_ends_the_run_or_begins_anew(typed, weights: Path, tmp_pa
     assert times_us == [after_us + end_us for after_us in (0, 3_600_000_000) for end_us in (50_000, 100_000, 150_000, 200_000)]
 
 
+UNIX_US = 1_700_000_000_000_000
+
+
+def unix_clock(folder: Path, gap_us: int = 0) -> Path:
+    """A second of events since a moment of 2023, and another second of them GAP_US later."""
+    first = random_events(20_000, width=160, height=128, span_us=1_000_000, start_us=UNIX_US)
+    later = Events(first.t + 1_000_000 + gap_us, first.x, first.y, first.p, first.width, first.height)
+    write_events(Events.join([first, later]), folder / "unix.h5")
+    return folder / "unix.h5"
+
+
+def test_times_count_from_the_first_event_whatever_the_clock(typed, weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    recording, paths = unix_clock(tmp_path), [tmp_path / name for name in ("relative.jsonl", "absolute.jsonl")]
+    with open_events(recording) as reader:
+        zero_s = reader.start_us / 1e6
+    typed(weights, recording, "--from", 0.5, "--to", 1.5, "--out", paths[0])
+    times_us = [one.time_us - UNIX_US for one in read_json_lines(paths[0])]
+    assert len(times_us) in (20, 21)
+    assert 500_000 <= times_us[0] <= 600_000
+    absolute = ["--from", f"{zero_s + 0.5:.6f}", "--to", f"{zero_s + 1.5:.6f}", "--clock", "absolute"]
+    typed(weights, recording, *absolute, "--out", paths[1])
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    cli.view(recording, tmp_path / "a.png", start_s=0.5, end_s=1.5)
+    assert "a.png: 8 frames" in capsys.readouterr().out
+    for wrong in (["--from", 0.5, "--to", 1.5, "--clock", "absolute"], absolute[:4]):
+        assert "nothing between --from and --to" in refused(typed, capsys, weights, recording, *wrong, "--out", tmp_path / "none.jsonl")
+
+
+def test_a_part_without_events_is_an_error(typed, weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    recording = unix_clock(tmp_path, gap_us=2_000_000)
+    out = tmp_path / "a.jsonl"
+    told = refused(typed, capsys, weights, recording, "--from", 1.5, "--to", 2.5, "--out", out)
+    assert "has no events from 1700000001.5" in told
+    with pytest.raises(InputError, match="no frame to write"):
+        cli.view(recording, tmp_path / "a.png", start_s=1.5, end_s=2.5)
+    assert [path.name for path in tmp_path.iterdir()] == ["unix.h5"]
+
+
 def started(weights: Path, score: float, folder: Path, frames: int, **options) -> subprocess.Popen:
     """A run at 200 Hz that has written so many frames."""
     out = [folder / f"a.{suffix}" for suffix in FORMATS]
@@ -273,9 +311,7 @@ def real(name: str, shared: Path, tmp_path: Path) -> Path:
 def test_real_recordings_of_any_size(name: str, size: tuple[int, int], fit, weights: Path, shared: Path, tmp_path: Path) -> None:
     """Boxes lie on the sensor, and reach all over it: they were mapped back."""
     recording = real(name, shared, tmp_path)
-    with open_events(recording) as reader:
-        end_s = reader.start_us / 1e6 + 0.3
-    cli.detect(str(weights), recording, out=(tmp_path / "a.csv", tmp_path / "a.jsonl"), end_s=end_s, score=0.0, fit=fit)
+    cli.detect(str(weights), recording, out=(tmp_path / "a.csv", tmp_path / "a.jsonl"), end_s=0.3, score=0.0, fit=fit)
     found = list(read_json_lines(tmp_path / "a.jsonl"))
     assert 4 <= len(found) <= 7
     boxes = np.concatenate([one.boxes for one in found])
@@ -295,7 +331,10 @@ def test_real_recordings_of_any_size(name: str, size: tuple[int, int], fit, weig
         ({"out": (Path("a.mp4"), Path("a.csv"), Path("nowhere") / "b.csv")}, "can't write there"),
         ({"rate_hz": 0.0}, "--rate 0.0"),
         ({"score": 2.0}, "expected 0 to 1"),
-        ({"start_s": 100.0}, "nothing between --from and --to"),
+        ({"start_s": 100.0}, "nothing between --from and --to; they count from the first event, .* add --clock absolute"),
+        ({"end_s": 0.0}, "nothing between --from and --to"),
+        ({"start_s": 100.0, "clock": "absolute"}, "clock goes from 0.000038 to 2.500000 s"),
+        ({"start_s": float("nan")}, "expected seconds"),
         ({"size": "large"}, "160x128"),
     ],
 )

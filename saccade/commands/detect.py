@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,7 +12,7 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
-from saccade.commands.recordings import AS_STATED, Reading, Recording
+from saccade.commands.recordings import AS_STATED, ClockChoice, From, Reading, Recording, To, check_seconds, limits
 from saccade.commands.simulate import size_of
 from saccade.commands.weights import WeightsFile
 from saccade.outputs.outputs import Outputs, RunInfo, check_outputs, open_outputs
@@ -23,12 +22,9 @@ from saccade.types import Counts, Events, InputError, Stepping
 
 if TYPE_CHECKING:
     from saccade.config import DetectorConfig
-    from saccade.events.reader import Reader
     from saccade.stream.stream import Stream
     from saccade.stream.tiles import Tiled
 
-From = Annotated[float | None, tyro.conf.arg(name="from")]
-To = Annotated[float | None, tyro.conf.arg(name="to")]
 RateOption = Annotated[float, tyro.conf.arg(name="rate")]
 MinRate = Annotated[float | None, tyro.conf.arg(name="min-rate")]
 MaxRate = Annotated[float | None, tyro.conf.arg(name="max-rate")]
@@ -46,6 +42,7 @@ def detect(
     out: tuple[Path, ...] = (),
     start_s: From = None,
     end_s: To = None,
+    clock: ClockChoice = "relative",
     classes: tuple[str, ...] = (),
     score: float = 0.3,
     slow: float = 1.0,
@@ -77,8 +74,9 @@ def detect(
         min_rate_hz: Let the rate follow the activity, down to this one; if only --max-rate is given, down to --rate.
         max_rate_hz: Let the rate follow the activity, up to this one; if only --min-rate is given, up to --rate.
         out: Files to write, kinds by suffix; if not given RECORDING_detected.mp4 and .jsonl in this folder.
-        start_s: Begin at this time of the recording, in seconds as `saccade info` prints them.
-        end_s: End at this time.
+        start_s: Begin so many seconds after the first event.
+        end_s: End so many seconds after the first event.
+        clock: Absolute: --from and --to are times of the recording's own clock, as `saccade info` prints them.
         classes: Only these.
         score: Only boxes of at least this score; tracks go on through lower ones.
         slow: Slow motion of the video, how many times. It shows 60 pictures a second at the most and leaves out the others.
@@ -94,7 +92,8 @@ def detect(
         faults: At damage or a jump of time in RECORDING, raise an error, or skip it and go on, after a jump with an empty memory.
         overwrite: Replace files of --out that exist.
     """
-    _check(rate_hz, score, slow, threads, start_s, end_s)
+    _check(rate_hz, score, slow, threads)
+    check_seconds(start_s, end_s)
     highest_hz = _check_rates(rate_hz, min_rate_hz, max_rate_hz)
     known = None if size is None else size_of(size)
     paths = out or _standard(recording)
@@ -106,7 +105,7 @@ def detect(
 
     file = find_weights(weights)
     with opening.open(recording) as reader:
-        start_us, end_us = _limits(reader, start_s, end_s)
+        start_us, end_us = limits(reader, start_s, end_s, clock)
         adaptive = None if min_rate_hz is None and max_rate_hz is None else Adaptive(min_rate_hz=min_rate_hz, max_rate_hz=max_rate_hz)
         opened = open_runtime(file, runtime, device, threads or None)
         wanted = class_indices(classes, opened.config)
@@ -122,15 +121,6 @@ def detect(
         events = reader.stream(None if start_s is None else start_us, None if end_s is None else end_us)
         events = events if faults == "raise" else _small(events)
         _run(stream, events, run, open_outputs(paths, run), wanted, score)
-
-
-def _limits(reader: "Reader", start_s: float | None, end_s: float | None) -> tuple[int, int]:
-    start_us = reader.start_us if start_s is None else round(start_s * 1e6)
-    end_us = reader.end_us if end_s is None else min(round(end_s * 1e6), reader.end_us)
-    if start_us >= end_us:
-        here = f"{reader.start_us / 1e6:.6f} to {reader.end_us / 1e6:.6f} s"
-        raise InputError(f"{reader.path}: nothing between --from and --to; the recording has {here}")
-    return start_us, end_us
 
 
 def _small(portions: Iterable[Events]) -> Iterator[Events]:
@@ -152,6 +142,9 @@ def _run(stream: "Stream | Tiled", events: Iterable[Events], run: RunInfo, outpu
                 bar.update((found.time_us - run.start_us) / 1e6 - bar.n)
                 if asked:  # between two frames: every output has the same ones
                     raise KeyboardInterrupt
+            if not frames:
+                here = f"from {run.start_us / 1e6:.6f} to {run.end_us / 1e6:.6f} s of its clock"
+                raise InputError(f"{run.recording}: has no events {here}, so there is nothing to detect; choose another --from and --to")
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_left(outputs, time_us)) from None
     except InputError as error:
@@ -183,7 +176,7 @@ def _standard(recording: Path) -> tuple[Path, ...]:
     return (*video, Path(f"{recording.stem}_detected.jsonl"))
 
 
-def _check(rate_hz: float, score: float, slow: float, threads: int, start_s: float | None, end_s: float | None) -> None:
+def _check(rate_hz: float, score: float, slow: float, threads: int) -> None:
     for name, value in (("rate", rate_hz), ("slow", slow)):
         if not 0 < value < float("inf"):
             raise InputError(f"--{name} {value}: expected a number above 0")
@@ -191,8 +184,6 @@ def _check(rate_hz: float, score: float, slow: float, threads: int, start_s: flo
         raise InputError(f"--score {score}: expected 0 to 1")
     if threads < 0:
         raise InputError(f"--threads {threads}: expected 1 or more, or 0 to leave the choice to the runtime")
-    if not all(isfinite(limit) for limit in (start_s, end_s) if limit is not None):
-        raise InputError(f"--from {start_s} --to {end_s}: expected seconds, as `saccade info` prints them")
 
 
 def _check_rates(rate_hz: float, min_rate_hz: float | None, max_rate_hz: float | None) -> float:

@@ -25,6 +25,9 @@ Recording = Annotated[
     tyro.conf.Positional,
     tyro.conf.arg(metavar="RECORDING", help="Event recording: DAT, RAW, HDF5, AEDAT4, ROS bag, ES, npz, csv, ..."),
 ]
+ClockChoice = Literal["relative", "absolute"]
+From = Annotated[float | None, tyro.conf.arg(name="from")]
+To = Annotated[float | None, tyro.conf.arg(name="to")]
 OutFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="File to write.")]
 
 
@@ -76,7 +79,10 @@ def _progress(reader: Reader, what: str) -> Iterator[Iterator[Events]]:
 
 
 def info(recording: Recording, *, opening: Reading = AS_STATED) -> None:
-    """Print what RECORDING holds (format, sensor, events, duration, rate over time, polarity) and what is wrong with it."""
+    """Print what RECORDING holds (format, sensor, events, duration, rate over time, polarity) and what is wrong with it.
+
+    Times are of the recording's own clock. --from and --to of other commands count from its first event, unless --clock is absolute.
+    """
     with opening.open(recording) as reader:
         with _progress(reader, "reading") as chunks:
             statistics = measure(chunks, width=reader.width, height=reader.height)
@@ -128,8 +134,9 @@ def view(
     rate_hz: float = 20.0,
     window_ms: float = 50.0,
     kind: Literal["sliding", "disjoint"] = "sliding",
-    start_s: float | None = None,
-    end_s: float | None = None,
+    start_s: Annotated[float | None, tyro.conf.arg(name="from", aliases=("--start-s",))] = None,
+    end_s: Annotated[float | None, tyro.conf.arg(name="to", aliases=("--end-s",))] = None,
+    clock: ClockChoice = "relative",
     slow: float = 1.0,
     overwrite: bool = False,
     opening: Reading = AS_STATED,
@@ -140,8 +147,9 @@ def view(
         rate_hz: Frames per second of event time.
         window_ms: Length of a sliding window.
         kind: Sliding windows keep their length at any rate; disjoint windows are as long as the step.
-        start_s: Start time in the recording, in seconds as `saccade info` prints them.
-        end_s: End time.
+        start_s: Begin so many seconds after the first event.
+        end_s: End so many seconds after the first event.
+        clock: Absolute: --from and --to are times of the recording's own clock, as `saccade info` prints them.
         slow: Slow-motion factor. A video shows at most 60 frames per second, so 200 Hz is slowed down at least 3.3 times.
         overwrite: Replace OUT if it exists.
     """
@@ -152,11 +160,9 @@ def view(
     for name, value in (("rate-hz", rate_hz), ("window-ms", window_ms), ("slow", slow)):
         if not 0 < value < float("inf"):
             raise InputError(f"--{name} {value}: expected a number above 0")
-    if not all(isfinite(limit) for limit in (start_s, end_s) if limit is not None):
-        raise InputError(f"--start-s {start_s} --end-s {end_s}: expected seconds, as `saccade info` prints them")
+    check_seconds(start_s, end_s)
     with opening.open(recording) as reader:
-        start_us = reader.start_us if start_s is None else round(start_s * 1e6)
-        end_us = reader.end_us if end_s is None else round(end_s * 1e6)
+        start_us, end_us = limits(reader, start_s, end_s, clock)
         if out.suffix.lower() == ".png":
             chosen = spread_frames(reader, 8, start_us, end_us, rate_hz, kind, round(window_ms * 1000))
             write_sheet(out, chosen, f"{recording.name} at {rate_hz:g} Hz, {kind} windows")
@@ -168,6 +174,28 @@ def view(
         bar = tqdm(pictures, desc="drawing", unit=" frames", leave=False, total=total, disable=None)
         count = write_video(out, iter(bar), shown_hz)
         print(f"{out}: {count} frames, shown {rate_hz / shown_hz:.3g} times slower than real")
+
+
+def check_seconds(start_s: float | None, end_s: float | None) -> None:
+    if not all(isfinite(limit) for limit in (start_s, end_s) if limit is not None):
+        raise InputError(f"--from {start_s} --to {end_s}: expected seconds, such as 0.5")
+
+
+def limits(reader: Reader, start_s: float | None, end_s: float | None, clock: ClockChoice) -> tuple[int, int]:
+    """What --from, --to and --clock choose of a recording: [start_us, end_us) of its own clock, cut to its first and last event."""
+    zero_us = reader.start_us if clock == "relative" else 0
+    start_us = reader.start_us if start_s is None else max(zero_us + round(start_s * 1e6), reader.start_us)
+    end_us = reader.end_us if end_s is None else min(zero_us + round(end_s * 1e6), reader.end_us)
+    if start_us >= end_us:
+        first_s, last_s = reader.start_us / 1e6, reader.end_us / 1e6
+        here = f"they count from the first event, and the recording is {last_s - first_s:.6f} s long; for times of its own clock, "
+        here += f"{first_s:.6f} to {last_s:.6f} s, add --clock absolute"
+        if clock == "absolute":
+            here = (
+                f"the recording's clock goes from {first_s:.6f} to {last_s:.6f} s; without --clock absolute they count from the first event"
+            )
+        raise InputError(f"{reader.path}: nothing between --from and --to; {here}")
+    return start_us, end_us
 
 
 def _report(reader: Reader, s: Statistics) -> str:
