@@ -212,13 +212,19 @@ def test_times_count_from_the_first_event_whatever_the_clock(typed, weights: Pat
 
 
 def test_a_part_without_events_is_an_error(typed, weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    recording = unix_clock(tmp_path, gap_us=2_000_000)
+    recording, one = unix_clock(tmp_path, gap_us=2_000_000), random_events(100, width=160, height=128)
     out = tmp_path / "a.jsonl"
     told = refused(typed, capsys, weights, recording, "--from", 1.5, "--to", 2.5, "--out", out)
     assert "has no events from 1700000001.5" in told
     with pytest.raises(InputError, match="no frame to write"):
         cli.view(recording, tmp_path / "a.png", start_s=1.5, end_s=2.5)
-    assert [path.name for path in tmp_path.iterdir()] == ["unix.h5"]
+    for name, events, fault in (
+        ("none.npz", random_events(0, width=160, height=128), "holds no events"),
+        ("back.npz", Events(*(column[::-1] for column in (one.t, one.x, one.y, one.p)), one.width, one.height), "time runs backwards"),
+    ):
+        write_events(events, tmp_path / name)
+        assert fault in refused(typed, capsys, weights, tmp_path / name, "--out", out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["back.npz", "none.npz", "unix.h5"]
 
 
 def started(weights: Path, score: float, folder: Path, frames: int, **options) -> subprocess.Popen:

@@ -186,6 +186,13 @@ def limits(reader: Reader, start_s: float | None, end_s: float | None, clock: Cl
     zero_us = reader.start_us if clock == "relative" else 0
     start_us = reader.start_us if start_s is None else max(zero_us + round(start_s * 1e6), reader.start_us)
     end_us = reader.end_us if end_s is None else min(zero_us + round(end_s * 1e6), reader.end_us)
+    if not reader.count:
+        raise InputError(f"{reader.path}: holds no events; choose another recording")
+    if start_s is None and end_s is None and start_us >= end_us:
+        raise InputError(
+            f"{reader.path}: time runs backwards, its last event is before its first; "
+            f"repair it with `saccade convert {reader.path} sorted.h5 --sort`"
+        )
     if start_us >= end_us:
         first_s, last_s = reader.start_us / 1e6, reader.end_us / 1e6
         here = f"they count from the first event, and the recording is {last_s - first_s:.6f} s long; for times of its own clock, "
