@@ -1,7 +1,7 @@
 """FILE, PIPE, NETWORK, CAMERA -> PORTIONS OF EVENTS: what `Stream.run` takes. `open_source` opens any by name.
 
 A source is an iterable of Events. `live = True`: the stream reads it in a thread. `patient = True`: it can be paused without losing
-events. `speed`: event time per wall-clock time. `lost` and `bad` count packets; `close()` ends it.
+events. `speed`: event time per wall-clock time. `lost`, `bad` and `foreign` count packets; `close()` ends it.
 """
 
 import logging
@@ -27,6 +27,7 @@ ADVICE = 'check the sender, or skip such packets with faults="skip"'
 LOOPBACK = "127.0.0.1"
 POLL_S = 0.1  # poll interval for noticing close()
 MOST_JOINED = 64  # waiting datagrams that become one portion
+SILENCE_S = 1.0  # of a UDP sender, after which another may take its place: one that restarts has a new port
 
 
 class Source:
@@ -35,7 +36,9 @@ class Source:
     live = True
     patient = False
     closed = False
-    lost = bad = 0  # packets that never arrived; packets that were damaged and left out
+    lost = bad = foreign = (
+        0  # packets that never arrived; that were damaged and left out; that came from another sender than the one listened to
+    )
 
     def __iter__(self) -> Iterator[Events]:
         raise NotImplementedError
@@ -144,7 +147,10 @@ class Pipe(Source):
 
 
 class Tcp(Pipe):
-    """Packets of the first connection. HOST: the address to listen on, by default this machine's only; "" is every network."""
+    """Packets of the first client that sends one; those that leave before (port scans, health checks) don't end the stream.
+
+    HOST: the address to listen on, by default this machine's only; "" is every network.
+    """
 
     def __init__(self, port: int, host: str = LOOPBACK, *, faults: Faults = "raise") -> None:
         self._listener = _bound(socket.SOCK_STREAM, host, port)
@@ -153,22 +159,31 @@ class Tcp(Pipe):
         super().__init__(self._listener.fileno(), faults=faults, name=f"tcp://{host}:{self.port}")
 
     def __iter__(self) -> Iterator[Events]:
-        while not self.closed:
-            if select.select([self._listener], [], [], POLL_S)[0]:
-                connection, _ = self._listener.accept()
-                with connection:
-                    self.number = connection.fileno()
-                    try:
-                        yield from super().__iter__()
-                    except ConnectionError as error:
+        started, left = False, 0  # whether a packet came; clients that left before
+        while not self.closed and not started:
+            if not select.select([self._listener], [], [], POLL_S)[0]:
+                continue
+            connection, client = self._listener.accept()
+            with connection:
+                self.number = connection.fileno()
+                try:
+                    for events in super().__iter__():
+                        started = True
+                        yield events
+                except ConnectionError as error:
+                    if started:
                         self._fault(f"the connection broke ({error})")
-                break
+            if not started and not self.closed:
+                left += 1
+                if left == 1:  # logged once: a health check may come every second
+                    log.warning("%s: %s:%s left before its first packet; waiting for the next client", self.name, *client[:2])
         self._listener.close()
 
 
 class Udp(Source):
-    """One packet per datagram, from the first sender only; `lost` counts missing ones.
+    """One packet per datagram, from one sender at a time; `lost` counts missing ones, `foreign` those of other senders meanwhile.
 
+    The first sender is listened to until it was silent for SILENCE_S; then the next one with a valid packet takes its place.
     Anybody can send to a port: a datagram without our magic isn't the sender's fault. It is counted as `bad` and left out, whatever
     FAULTS says about damaged packets.
     """
@@ -181,26 +196,33 @@ class Udp(Source):
         self.port = int(self._socket.getsockname()[1])
         self.name = f"udp://{host}:{self.port}"
         self.sequence = SequenceNumbers()
-        self.strangers = 0  # packets of other senders
         self._sender: Any = None
+        self._heard_s = 0.0  # when its newest datagram came
 
     def __iter__(self) -> Iterator[Events]:
         with self._socket:
             while not self.closed:
                 if select.select([self._socket], [], [], POLL_S)[0]:
-                    yield from joined([events for events in (self._receive() for _ in range(MOST_JOINED)) if events is not None])
+                    for events in joined([events for events in (self._receive() for _ in range(MOST_JOINED)) if events is not None]):
+                        paused_s = time.monotonic()
+                        yield events
+                        self._heard_s += time.monotonic() - paused_s  # datagrams wait in the socket meanwhile: that is no silence
 
     def _receive(self) -> Events | None:
         try:
             packet, sender = self._socket.recvfrom(MOST_BYTES)
         except (BlockingIOError, InterruptedError):
             return None
-        if self._sender not in (None, sender):
-            self.strangers += 1
-            return None
+        known, now_s = self._sender in (None, sender), time.monotonic()
+        if not known and now_s - self._heard_s < SILENCE_S:
+            return self._leave_out(sender)
         try:
             number, events = decode(packet)
         except InputError as error:
+            if not known:
+                return self._leave_out(sender)
+            if self._sender == sender:
+                self._heard_s = now_s
             is_packet = packet.startswith(MAGIC)
             if not is_packet and not self.bad:  # logged once: there may be thousands a second
                 log.warning("%s: a datagram from %s:%s is left out: it %s", self.name, *sender[:2], error)
@@ -208,10 +230,19 @@ class Udp(Source):
                 raise InputError(f"{self.name}: a packet from {sender[0]} {error}; {ADVICE}") from error
             self.bad += 1
             return None
-        self._sender = sender
+        if not known:
+            log.warning("%s: %s:%s was silent; listening to %s:%s from now on", self.name, *self._sender[:2], *sender[:2])
+            self.sequence.restart()
+        self._sender, self._heard_s = sender, now_s
         new = self.sequence.is_new(number)
         self.lost = self.sequence.lost
         return events if new else None
+
+    def _leave_out(self, sender: Any) -> None:
+        """Count a packet of another sender than the one listened to."""
+        if not self.foreign:  # logged once
+            log.warning("%s: packets from %s:%s are left out while %s:%s sends", self.name, *sender[:2], *self._sender[:2])
+        self.foreign += 1
 
     def __repr__(self) -> str:
         return self.name

@@ -102,6 +102,11 @@ class SequenceNumbers:
         self._missing: dict[int, None] = {}  # the newest missing numbers, which may still arrive
         self._again: tuple[int, int] = (-1, 0)  # next number if the sender has restarted, and how many in a row have matched
 
+    def restart(self) -> None:
+        """Another sender follows: its numbers may begin anywhere. The counts stay."""
+        self._next, self._again = None, (-1, 0)
+        self._missing.clear()
+
     def is_new(self, number: int) -> bool:
         """False for a packet that came before, or too late to tell."""
         ahead = 0 if self._next is None else (number - self._next) % (1 << 32)

@@ -47,6 +47,7 @@ class Counters:
     dropped_events: int = 0  # that the full queue had no place for: in no frame
     lost_packets: int = 0  # that the network never delivered
     bad_portions: int = 0  # or packets, that were damaged and left out, with faults="skip"
+    foreign_packets: int = 0  # of other senders than the one that is listened to: in no frame
     restarts: int = 0  # of time, after a jump, with faults="skip"
     latency_p50_ms: float = math.nan  # from the arrival of a window's last event to its detections
     latency_p95_ms: float = math.nan

@@ -12,6 +12,11 @@ from typing import Literal
 from saccade.types import Events, InputError
 
 WAIT_S = 0.5  # for the reading thread to end
+SOURCE_COUNTS = {
+    "lost_packets": "lost",
+    "bad_portions": "bad",
+    "foreign_packets": "foreign",
+}  # counter of the stream: attribute of a source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +57,7 @@ class Feed:
         self.dropped = 0
         self.error: BaseException | None = None
         self.ended = False
-        self._told = {"dropped_events": 0, "lost_packets": 0, "bad_portions": 0}
+        self._told = dict.fromkeys(("dropped_events", *SOURCE_COUNTS), 0)
         self._portions: deque[Portion] = deque()
         self._events = 0
         self._stopped = False
@@ -82,9 +87,9 @@ class Feed:
             return portions
 
     def losses(self) -> dict[str, int]:
-        """What was dropped here, and what the source knows of losses before it (`lost` and `bad` packets), since this was last asked."""
-        source = self.source
-        now = {"dropped_events": self.dropped, "lost_packets": getattr(source, "lost", 0), "bad_portions": getattr(source, "bad", 0)}
+        """What was dropped here, and what the source knows of losses before it, since this was last asked."""
+        before = {name: getattr(self.source, attribute, 0) for name, attribute in SOURCE_COUNTS.items()}
+        now = {"dropped_events": self.dropped, **before}
         new = {name: number - self._told[name] for name, number in now.items()}
         self._told = now
         return new

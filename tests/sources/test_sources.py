@@ -2,6 +2,7 @@
 
 import os
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -179,12 +180,76 @@ def test_noise_does_not_end_a_udp_source_that_raises(caplog: pytest.LogCaptureFi
             if sum(map(len, got)) >= 200:
                 break
         assert_equal(Events.join(got), events(300)[:200])
-        assert (source.bad, source.strangers) == (3, 0)
+        assert (source.bad, source.foreign) == (3, 0)
     assert [record.levelname for record in caplog.records if "datagram from 127.0.0.1" in record.message] == ["WARNING"]
     with Udp(0, faults="raise") as source:
         send_udp(source.port, [damaged])
         with pytest.raises(InputError, match="checksum is wrong"):
             next(iter(source))
+
+
+def test_a_udp_sender_that_restarts_on_a_new_port_is_heard_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Packets of others are counted and logged once; after silence the next valid one takes over, numbered from anywhere."""
+    monkeypatch.setattr("saccade.sources.open.SILENCE_S", 0.3)
+    whole, noise = events(3000), events(100, seed=5)
+    first, second = list(packets(whole[:1000], 100, sequence=70)), list(packets(whole[1000:], 100, sequence=3))
+    stream = Stream(Idle(), 100, live=LiveSettings(patience_us=10**9))
+    source = Udp(0)
+
+    def send() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            for part in first:
+                sender.sendto(part, ("127.0.0.1", source.port))
+                send_udp(source.port, [encode(noise)])  # from a port of its own, while the first one sends
+        time.sleep(0.5)
+        send_udp(source.port, [b"noise", first[0][:-1]])  # after silence, but no packets: they don't take over
+        send_udp(source.port, second)
+        while source.foreign < len(first) + 2 or source.sequence._next != len(second) + 3:
+            time.sleep(0.01)
+        source.close()
+
+    thread = meanwhile(send)
+    found = list(stream.run(source))
+    thread.join()
+    assert found[-1].time_us >= int(whole.t[-1])
+    assert stream.counters.events == len(whole)
+    assert (stream.counters.foreign_packets, stream.counters.lost_packets, stream.counters.bad_portions) == (len(first) + 2, 0, 0)
+    said = [record.message for record in caplog.records if record.name == "saccade"]
+    assert sum("are left out while" in text for text in said) == 1
+    assert sum("listening to" in text for text in said) == 1
+
+
+def test_a_slow_reader_does_not_make_a_udp_sender_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saccade.sources.open.SILENCE_S", 0.1)
+    parts = list(packets(events(300), 100))
+    with Udp(0) as source, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        portions = iter(source)
+        sender.sendto(parts[0], ("127.0.0.1", source.port))
+        got = [next(portions)]
+        send_udp(source.port, [encode(events(50, seed=1))])
+        sender.sendto(parts[1], ("127.0.0.1", source.port))
+        time.sleep(0.2)  # the reader computes
+        got.append(next(portions))
+        assert_equal(Events.join(got), events(300)[:200])
+        assert source.foreign == 1
+
+
+@pytest.mark.parametrize("leave", ["close", "reset"])
+def test_a_tcp_client_that_leaves_before_its_first_packet_does_not_end_the_stream(leave: str) -> None:
+    whole = events(2000)
+    with Tcp(0) as source:
+
+        def send() -> None:
+            for _ in range(3):
+                with socket.create_connection(("127.0.0.1", source.port)) as connection:
+                    if leave == "reset":
+                        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            send_tcp(source.port, b"".join(packets(whole, 500)))
+
+        thread = meanwhile(send)
+        assert_equal(Events.join(list(source)), whole)
+        thread.join()
+        assert source.bad == 0
 
 
 def test_listening_stays_on_this_machine() -> None:
