@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 from itertools import pairwise
 
+import numpy as np
+
 from saccade.types import InputError
 
 ROLES = "txyp"
@@ -12,6 +14,9 @@ SAMPLE = 1 << 12  # rows from which columns and unit are inferred
 SKIP = "_"
 MICROSECONDS_EXPONENT = {"us": 0, "ns": -3, "ms": 3, "s": 6}  # one unit = 10^exponent microseconds
 LATEST_US = 10**17  # 3,170 years: a later time means a wrong unit, and an earlier one fits 18 decimal digits
+
+POLARITIES = "0 and 1, -1 and 1, or true and false, one of these pairs in a file"
+MEND_POLARITY = "write the polarities as 0 and 1, and leave out events that have none"
 
 NAMES = {
     "t": {"t", "ts", "time", "times", "timestamp", "timestamps"},
@@ -117,3 +122,28 @@ def _never_decreases(values: Sequence[Decimal]) -> bool:
 
 def _list(columns: Sequence[int]) -> str:
     return " and ".join(str(i + 1) for i in columns)
+
+
+class PolarityRule:
+    """Stored polarities of one file -> bool: bool, 0 and 1, or -1 and 1; anything else is refused, NaN and a mixture of both pairs too."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._saw_zero = self._saw_minus = False
+
+    def to_bool(self, values: np.ndarray, first: int) -> np.ndarray:
+        """FIRST: number of the first event, for the message."""
+        if values.dtype == np.bool_:
+            return values
+        if values.dtype == np.uint8 and (len(values) == 0 or values.max() <= 1):  # most files: no copy
+            return values.view(np.bool_)
+        brighter, zero, minus = values == 1, values == 0, values == -1
+        wrong = ~(brighter | zero | minus)
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise InputError(f"{self._where}: p of event {first + i} is {values[i]}; expected {POLARITIES}; {MEND_POLARITY}")
+        self._saw_zero |= bool(zero.any())
+        self._saw_minus |= bool(minus.any())
+        if self._saw_zero and self._saw_minus:
+            raise InputError(f"{self._where}: polarity is -1, 0 and 1; expected {POLARITIES}; {MEND_POLARITY}")
+        return brighter

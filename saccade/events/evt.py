@@ -62,6 +62,7 @@ def _lap(high, new, half):
 _ONE = np.uint64(1)
 # EVT3 words that change at most row and low time share one branch: their order is unpredictable, and each misprediction costs.
 _PLAIN = sum(1 << kind for kind in (0x0, 0x2, 0x6, 0x7, 0x9, 0xA, 0xE, 0xF))  # 7, E, F: vendor data; 9: padding; A: triggers
+_LAST_BASE = (1 << 16) - 12  # of an EVT3 vector: events of later ones would wrap in uint16 and come back as valid pixels
 _FIRST_LANE = np.array([(bits & -bits).bit_length() - 1 for bits in range(1 << 12)], np.int64)
 
 
@@ -95,6 +96,7 @@ def _decode_evt3(words, state, t, x, y, p):
                 fired &= fired - 1
             if base != UNKNOWN:
                 base += 12 if kind == 0x4 else 8
+                base = base if base <= _LAST_BASE else UNKNOWN
         elif kind == 0x3:
             base, polarity = word & 0x7FF, (word >> 11) & 1
         elif kind == 0x8:

@@ -11,6 +11,7 @@ import hdf5plugin  # noqa: F401  registers blosc, zstd, lz4 with HDF5
 import numpy as np
 
 from saccade.events import ecf
+from saccade.events.columns import PolarityRule
 from saccade.events.hdf5_layout import check_heaps, find_layout
 from saccade.events.reader import CHUNK, ArrayReader, EventColumns
 from saccade.machine import compiled
@@ -27,6 +28,7 @@ class Hdf5Reader(ArrayReader):
 
     def __init__(self, path: Path, *, width: int | None = None, height: int | None = None, time_unit: str | None = None) -> None:
         super().__init__(path, width or 0, height or 0)
+        self._polarities = PolarityRule(str(path))
         with self._reading("open"):
             check_heaps(path)
             self._file = h5py.File(path, "r")
@@ -59,7 +61,8 @@ class Hdf5Reader(ArrayReader):
     def load(self, first: int, last: int) -> Events:
         with self._reading("read"):
             t, x, y, p = self._columns.load(first, last)
-        return Events(self._to_us(t), self._to_pixels("x", x), self._to_pixels("y", y), _to_bool(p), self.width, self.height)
+        t_us, x, y = self._to_us(t), self._to_pixels("x", x), self._to_pixels("y", y)
+        return Events(t_us, x, y, self._polarities.to_bool(p, first), self.width, self.height)
 
     def position(self, time_us: int) -> int:
         if self._ms_to_idx is not None:
@@ -190,15 +193,6 @@ def _with_cache(dataset: h5py.Dataset) -> h5py.Dataset:
 def _add(t, offset, out):
     for i in range(len(t)):  # 2.5 times as fast as numpy, which casts in a small buffer
         out[i] = np.int64(t[i]) + offset
-
-
-def _to_bool(p: np.ndarray) -> np.ndarray:
-    """True for positive polarity; 0, -1 and False are negative."""
-    if p.dtype == np.bool_:
-        return p
-    if p.dtype == np.uint8 and (len(p) == 0 or p.max() <= 1):
-        return p.view(np.bool_)
-    return p > 0
 
 
 class _SeparateColumns:

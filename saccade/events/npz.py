@@ -18,7 +18,17 @@ from typing import IO, ClassVar, NoReturn
 
 import numpy as np
 
-from saccade.events.columns import LATEST_US, MICROSECONDS_EXPONENT, SAMPLE, check_unit, infer_columns, infer_unit, parse_columns, roles_of
+from saccade.events.columns import (
+    LATEST_US,
+    MICROSECONDS_EXPONENT,
+    SAMPLE,
+    PolarityRule,
+    check_unit,
+    infer_columns,
+    infer_unit,
+    parse_columns,
+    roles_of,
+)
 from saccade.events.reader import CHUNK, ArrayReader
 from saccade.files import check_readable, explain_full_disk, read_exactly, scratch_file
 from saccade.types import Events, InputError
@@ -82,7 +92,7 @@ class NpzReader(ArrayReader):
         super().__init__(path, 0, 0)
         order = parse_columns(columns) if columns else None
         self._unit = check_unit(time_unit) if time_unit else ""
-        self._saw_zero = self._saw_minus = False
+        self._polarities = PolarityRule(str(path))
         self._file = path.open("rb")
         self._scratch: list[IO[bytes]] = []
         try:
@@ -113,13 +123,9 @@ class NpzReader(ArrayReader):
         return int(self._times(i, i + 1)[0])
 
     def load(self, first: int, last: int) -> Events:
-        x, y = (self._whole(name, first, last, 0, 0xFFFF).astype(np.uint16) for name in "xy")
-        p = self._whole("p", first, last, -1, 1)
-        self._saw_zero |= bool((p == 0).any())
-        self._saw_minus |= bool((p == -1).any())
-        if self._saw_zero and self._saw_minus:
-            raise InputError(f"{self.path}: polarity is -1, 0 and 1; expected 0 and 1, or -1 and 1")
-        return Events(self._times(first, last), x, y, p > 0, self.width, self.height)
+        x, y = (self._pixels(name, first, last).astype(np.uint16) for name in "xy")
+        p = self._polarities.to_bool(self._columns["p"].read(first, last), first)
+        return Events(self._times(first, last), x, y, p, self.width, self.height)
 
     def close(self) -> None:
         for file in (self._file, *self._scratch):
@@ -143,15 +149,15 @@ class NpzReader(ArrayReader):
         quotient, remainder = np.divmod(whole, 1000)
         return quotient + ((remainder > 500) | ((remainder == 500) & (quotient % 2 == 1)))
 
-    def _whole(self, name: str, first: int, last: int, low: int, high: int) -> np.ndarray:
+    def _pixels(self, name: str, first: int, last: int) -> np.ndarray:
         values = self._columns[name].read(first, last)
         if values.dtype.kind == "b":
             return values.astype(np.int64)
-        wrong = ~((values >= low) & (values <= high))
+        wrong = ~((values >= 0) & (values <= 0xFFFF))
         if values.dtype.kind == "f":
             wrong |= values != np.floor(values)
         if wrong.any():
-            self._refuse(name, values, wrong, first, "0 or 1, or -1 or 1" if name == "p" else "a whole number from 0 to 65535")
+            self._refuse(name, values, wrong, first, "a whole number from 0 to 65535")
         return values.astype(np.int64)
 
     def _refuse(self, name: str, values: np.ndarray, wrong: np.ndarray, first: int, expected: str) -> NoReturn:
@@ -232,7 +238,7 @@ class NpzReader(ArrayReader):
         extent = [0, 0]
         for first in range(0, self.count, CHUNK):
             last = min(first + CHUNK, self.count)
-            extent = [max(extent[i], int(self._whole(name, first, last, 0, 0xFFFF).max()) + 1) for i, name in enumerate("xy")]
+            extent = [max(extent[i], int(self._pixels(name, first, last).max()) + 1) for i, name in enumerate("xy")]
         if not self.count:
             raise InputError(f"{self.path}: no events and no sensor size in it; state width and height, or give a file with events")
         self.width, self.height = width or extent[0], height or extent[1]

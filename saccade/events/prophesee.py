@@ -211,7 +211,7 @@ class RawReader(IndexedReader):
                     self.note(f"cut off inside a word: the last {odd} bytes are left out")
                 break
         if decoder.state[ORPHANS]:
-            self.note(f"{decoder.state[ORPHANS]} events before the first time, row or vector base can't be placed and are left out")
+            self.note(f"{decoder.state[ORPHANS]} events without a known time, row or column are left out")
         if decoder.state[FOREIGN]:
             self.note(
                 f"{decoder.state[FOREIGN]} words of a kind that {self._encoding} doesn't define are left out; the file may be damaged"

@@ -71,7 +71,7 @@ class RosReader(IndexedReader):
         if parts:
             yield begin, self._join(parts)
         if decoder.state[ORPHANS]:
-            self.note(f"{decoder.state[ORPHANS]} events before the first time, row or vector base can't be placed and are left out")
+            self.note(f"{decoder.state[ORPHANS]} events without a known time, row or column are left out")
         if decoder.state[FOREIGN]:
             self.note(f"{decoder.state[FOREIGN]} words of a kind that EVT3 doesn't define are left out; the file may be damaged")
 

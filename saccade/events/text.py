@@ -13,7 +13,18 @@ from typing import ClassVar
 import numpy as np
 
 from saccade.events import decimals
-from saccade.events.columns import MICROSECONDS_EXPONENT, ROLES, SAMPLE, check_unit, infer_columns, infer_unit, parse_columns, roles_of
+from saccade.events.columns import (
+    MEND_POLARITY,
+    MICROSECONDS_EXPONENT,
+    POLARITIES,
+    ROLES,
+    SAMPLE,
+    check_unit,
+    infer_columns,
+    infer_unit,
+    parse_columns,
+    roles_of,
+)
 from saccade.events.reader import IndexedReader, new_columns
 from saccade.files import check_readable
 from saccade.types import Events, InputError
@@ -121,7 +132,7 @@ class TextReader(IndexedReader):
                 raise InputError(f"{self.path}: line {line + lines}: {self._explain(status, column, found)}")
             self.note(f"line {line + lines}, the last one, is cut off and left out ({_show(block)})")
         if saw == decimals.SAW_ZERO | decimals.SAW_MINUS:
-            raise InputError(f"{self.path}: polarity is -1, 0 and 1 by line {line + lines}; expected 0 and 1, or -1 and 1, in one file")
+            raise InputError(f"{self.path}: polarity is -1, 0 and 1 by line {line + lines}; expected {POLARITIES}; {MEND_POLARITY}")
         return Events(t[:count], x[:count], y[:count], p[:count], self.width, self.height), lines, saw
 
     def _explain(self, status: int, column: int, found: str) -> str:
@@ -133,7 +144,7 @@ class TextReader(IndexedReader):
             text = f"more than {expected} fields ({' '.join(self.layout.columns)}), found {_show(found)} after them"
         else:
             name = self.layout.columns[column]
-            whole = {"t": "a time within 3,000 years", "p": "0 or 1, -1 or 1, true or false"}.get(name, "a whole number from 0 to 65535")
+            whole = {"t": "a time within 3,000 years", "p": f"{POLARITIES}; {MEND_POLARITY}"}.get(name, "a whole number from 0 to 65535")
             text = f"{name} is {'empty' if status == decimals.EMPTY else _show(found)}, expected {whole}"
         return text + ("; the columns were inferred: state them with columns, for example columns='t x y p'" if self.layout.guessed else "")
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from saccade.events import ecf
 from saccade.events.hdf5 import Hdf5Reader
+from saccade.events.open import open_events
 from saccade.types import Events, InputError
 from tests.make.events import assert_equal, collect, events, random_events
 from tests.make.hdf5 import encode_ecf, records, write, write_prophesee, write_rvt, write_seconds
@@ -215,3 +216,27 @@ def test_a_heap_that_would_hang_hdf5_is_refused(tmp_path: Path) -> None:
     path.write_bytes(data[:at] + bytes([7 + 16]) + data[at + 1 :])
     with pytest.raises(InputError, match="heap of texts is damaged"):
         Hdf5Reader(path)
+
+
+@pytest.mark.parametrize("suffix", ["h5", "npz", "csv"])
+@pytest.mark.parametrize(("values", "found"), [
+    ([0, 1, 7, 1], "7"), ([0.0, np.nan, 1.0, 1.0], "nan"), ([0, 1, -2, 1], "-2"), ([0, 0.5, 1, 1], "0.5"), ([0, 1, 255, 1], "255"),
+    ([-1, 1, 1, 0], "-1, 0 and 1"), ([0, 1, 1, 0], None), ([-1, 1, 1, -1], None), ([False, True, True, False], None),
+    ([-1.0, 1.0, 1.0, -1.0], None), ([0.0, 1.0, 1.0, 0.0], None),
+])  # fmt: skip
+def test_one_rule_for_polarities_in_every_format(suffix: str, values: list[float], found: str | None, tmp_path: Path) -> None:
+    path, columns = tmp_path / f"a.{suffix}", {"t": np.arange(4), "x": np.arange(4), "y": np.arange(4), "p": np.array(values)}
+    if suffix == "h5":
+        with h5py.File(path, "w") as file:
+            for name, column in columns.items():
+                file[f"events/{name}"] = column.astype(np.uint8) if found == "255" else column
+    elif suffix == "npz":
+        np.savez(path, **columns)
+    else:
+        path.write_text("t,x,y,p\n" + "".join(f"{i},{i},{i},{p}\n" for i, p in enumerate(values)))
+    if found is None:
+        with open_events(path, width=4, height=4, time_unit="us") as reader:
+            assert collect(reader).p.tolist() == [False, True, True, False]
+    else:
+        with pytest.raises(InputError, match=rf"a\.{suffix}.*{found}.*[;,] expected 0 and 1, .*write the polarities as 0 and 1"):
+            collect(open_events(path, width=4, height=4, time_unit="us"))

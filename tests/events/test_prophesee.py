@@ -80,6 +80,24 @@ def test_evt3_vectors() -> None:
     assert p.all()
 
 
+def test_evt3_columns_of_a_long_run_of_vectors_never_wrap(tmp_path: Path) -> None:
+    """After 65,536 columns x would come back as 0: such events are counted, wherever the decoder stops, until a word sets the column."""
+    for kind, lanes in ((0x4000, 12), (0x5000, 8)):
+        vectors = (1 << 16) // lanes + 50
+        words = np.array([0x8000, 0x6000, 0x0007, 0x3000, *[kind | 1] * vectors, 0x3000 | 5, kind | 1], "<u2")
+        path = tmp_path / "a.raw"
+        path.write_bytes(b"% evt 3.0\n% geometry 640x480\n% end\n" + words.tobytes())
+        with RawReader(path) as reader:
+            x = collect(reader).x.astype(int)
+            placed = len(x) - 1
+            assert x.tolist() == [*range(0, placed * lanes, lanes), 5]
+            assert placed * lanes > (1 << 16) - 2 * 12
+            assert f"{vectors - placed} events without a known time, row or column are left out" in reader.notes
+        decoder = Decoder("EVT3")
+        parts = [decoder.decode(part)[1] for part in np.array_split(words, 17)]
+        np.testing.assert_array_equal(np.concatenate(parts), x)
+
+
 def test_events_that_no_word_has_placed_are_counted_not_invented(tmp_path: Path) -> None:
     """A camera that was switched on in the middle: events come before the first time, row or vector base."""
     words = [0x2001, 0x8001, 0x6000, 0x2002, 0x0001, 0x4003, 0x2003]
@@ -87,7 +105,7 @@ def test_events_that_no_word_has_placed_are_counted_not_invented(tmp_path: Path)
     path.write_bytes(b"% evt 3.0\n% geometry 640x480\n% end\n" + np.array(words, "<u2").tobytes())
     with RawReader(path) as reader:
         assert collect(reader).x.tolist() == [3]
-        assert reader.notes == ["4 events before the first time, row or vector base can't be placed and are left out"]
+        assert reader.notes == ["4 events without a known time, row or column are left out"]
 
 
 def test_evt21_in_either_order_of_halves(tmp_path: Path) -> None:

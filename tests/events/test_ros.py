@@ -135,4 +135,4 @@ def test_events_before_the_first_time_are_counted(tmp_path: Path) -> None:
         lost = len(SOURCE) - len(got)
         assert lost > 0
         assert_equal(got, SOURCE[lost:])
-        assert reader.notes == [f"{lost} events before the first time, row or vector base can't be placed and are left out"]
+        assert reader.notes == [f"{lost} events without a known time, row or column are left out"]
