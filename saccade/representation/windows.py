@@ -78,7 +78,7 @@ class Waiting(NamedTuple):
     """All that a Cutter knows, to be kept in a file: another one of the same settings goes on from it."""
 
     events: Events | None  # that are in no finished piece yet; None = nothing came so far
-    newest_us: int
+    newest_us: int | None  # None = nothing came that was accepted
     last_event_us: int
     next: int
     passed_us: int | None
@@ -131,7 +131,7 @@ class Cutter:
         events = Events.join([chunk.events for chunk in self._chunks]) if self._chunks else None
         if events is None and self._size is not None:
             events = Events.empty(*self._size)
-        return Waiting(events, self._newest_us or 0, self._last_event_us, self._next, self._passed_us, self.late, list(self._late))
+        return Waiting(events, self._newest_us, self._last_event_us, self._next, self._passed_us, self.late, list(self._late))
 
     def restore(self, state: Waiting) -> None:
         if state.events is not None:

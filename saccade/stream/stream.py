@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import get_args
 
@@ -84,6 +85,7 @@ class Stream:
         self.decoding = decoding if score is None else replace(decoding, threshold=score)
         self.adaptive, self.timing, self.live, self.pictures = adaptive, timing, live, pictures
         self.tracker = Tracker() if tracker is True else tracker or None
+        self._wanted_hz: Rate | None = None  # a rate that was set and not taken yet
         self._rate_hz: Rate = rate_hz if adaptive is None or adaptive.max_rate_hz is None else adaptive.max_rate_hz
         self._pace = pace_of(adaptive, rate_hz)
         self._sensor, self._canvas = None if width is None or height is None else (width, height), canvas
@@ -95,7 +97,7 @@ class Stream:
         self._begin()
 
     def _begin(self) -> None:
-        self._wanted_hz: Rate | None = None
+        self._rate_hz, self._wanted_hz = self.rate_hz, None
         self._intake = Intake(self._rate_hz, self.faults, self._counted, self.timing)
         self._intake.size = self._sensor
         self._windows = WindowBuffer(self.window, self.runtime.config.window_us)
@@ -167,7 +169,7 @@ class Stream:
         save(self, Path(path))
 
     def restore(self, path: Path | str) -> None:
-        """Go on where the saved stream had got to; it must have had the same configuration of the network and the same settings."""
+        """Go on where the saved stream had got to, of the same network, settings and sensor. A file that is refused changes nothing."""
         from saccade.stream.saved import restore
 
         restore(self, Path(path))
@@ -279,8 +281,13 @@ class Stream:
     def engine(self, width: int, height: int) -> Engine:
         """Frames and memory for a sensor of this size."""
         if self._engine is None:
-            config, step_us = self.runtime.config, self._intake.cutter.grid.step_us
-            canvas = canvas_for(config, width, height, "pad") if self._canvas is None else self._canvas
-            history = History(config.window_us, self.stepping, self.reset_every)
-            self._engine = Engine(self.runtime, canvas, self._windows, step_us, history, self.counts, self.pictures)
+            self._engine = self.new_engine(width, height, self._windows, self._intake.cutter.grid.step_us)
         return self._engine
+
+    def new_engine(self, width: int, height: int, windows: WindowBuffer, step_us: Fraction) -> Engine:
+        history = History(self.runtime.config.window_us, self.stepping, self.reset_every)
+        return Engine(self.runtime, self.canvas(width, height), windows, step_us, history, self.counts, self.pictures)
+
+    def canvas(self, width: int, height: int) -> Canvas:
+        """Where the pixels of a sensor of this size go."""
+        return canvas_for(self.runtime.config, width, height, "pad") if self._canvas is None else self._canvas
