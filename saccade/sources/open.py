@@ -215,12 +215,14 @@ class Udp(Source):
             return None
         known, now_s = self._sender in (None, sender), time.monotonic()
         if not known and now_s - self._heard_s < SILENCE_S:
-            return self._leave_out(sender)
+            self._leave_out(sender)
+            return None
         try:
             number, events = decode(packet)
         except InputError as error:
             if not known:
-                return self._leave_out(sender)
+                self._leave_out(sender)
+                return None
             if self._sender == sender:
                 self._heard_s = now_s
             is_packet = packet.startswith(MAGIC)
