@@ -36,9 +36,7 @@ class Source:
     live = True
     patient = False
     closed = False
-    lost = bad = foreign = (
-        0  # packets that never arrived; that were damaged and left out; that came from another sender than the one listened to
-    )
+    lost = bad = foreign = 0  # packets that never arrived; that were damaged and left out; that another sender sent meanwhile
 
     def __iter__(self) -> Iterator[Events]:
         raise NotImplementedError

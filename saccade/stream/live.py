@@ -12,11 +12,7 @@ from typing import Literal
 from saccade.types import Events, InputError
 
 WAIT_S = 0.5  # for the reading thread to end
-SOURCE_COUNTS = {
-    "lost_packets": "lost",
-    "bad_portions": "bad",
-    "foreign_packets": "foreign",
-}  # counter of the stream: attribute of a source
+SOURCE_COUNTS = {"lost_packets": "lost", "bad_portions": "bad", "foreign_packets": "foreign"}  # counter: attribute of a source
 
 
 @dataclass(frozen=True, kw_only=True)
