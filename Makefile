@@ -16,7 +16,7 @@ test: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest $(PARALLEL)
+	$(BIN)/python -m pytest $(PARALLEL) --durations=10
 
 fast: $(VENV)/installed
 	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not thorough"
