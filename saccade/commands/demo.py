@@ -18,7 +18,8 @@ def demo(*, seed: int = 7, rate_hz: RateOption = 200.0, recordings: int = 4, sec
     """See it work, in minutes: simulated streets that no training has seen, detected at 20 Hz and at --rate by weights trained at 20 Hz.
 
     Writes OUT/detections.mp4 (boxes and tracks in slow motion), OUT/report.html and OUT/rates.png (scores of nano, gated S5, and of
-    rvt-nano, an LSTM). Every step is a command of saccade and is printed, so that it can be repeated with other numbers.
+    rvt-nano, an LSTM that was trained on drawn streets alone and for half as many steps). Every step is a command of saccade and is
+    printed, so that it can be repeated with other numbers.
 
     Args:
         seed: Random seed of the simulated streets; the weights were trained on those of seed 0.
