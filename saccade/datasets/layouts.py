@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
@@ -168,11 +169,13 @@ def _description(root: Path) -> Path | None:
 
 
 def open_synthetic(root: Path, chosen: Selection, own_rules: LabelRules | None = None, halve: Halve | None = None) -> Dataset:
-    """Every object counts, the hidden ones too: `Labels.visible` and `still_us` tell them apart."""
+    """Every object counts, the hidden ones too: `Labels.visible` and `still_us` tell them apart. Photographs show crowds and far streets, so of
+    their objects those count that are as large, of the sensor's width, as Gen1's rule has them."""
     path = _description(root)
     if path is None:
         raise InputError(f"{root}: no dataset.json; expected a data set that `saccade simulate` wrote")
-    used = own_rules or LabelRules(classes=_read_classes(path))
+    about = _read_description(path)
+    used = own_rules or LabelRules(classes=_read_classes(path, about), **_least_size(about))
     recordings, missing = [], []
     for events in chosen.files("*.h5"):
         name = chosen.name_of(events, ".h5")
@@ -186,11 +189,23 @@ def open_synthetic(root: Path, chosen: Selection, own_rules: LabelRules | None =
     return Dataset("synthetic", chosen.split, used.classes, tuple(recordings), tuple(missing))
 
 
-def _read_classes(path: Path) -> tuple[str, ...]:
+def _least_size(about: dict[str, Any]) -> dict[str, float]:
+    """Sides and diagonals of 10 and 30 px at Gen1's width of 304."""
+    width = about.get("width")
+    return {"least_side": width / 30, "least_diagonal": width / 10} if about.get("photos") and isinstance(width, int) else {}
+
+
+def _read_description(path: Path) -> dict[str, Any]:
     try:
-        classes = json.loads(path.read_text())["classes"]
+        about = json.loads(path.read_text())
+        about["classes"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: expected JSON with a list of names under `classes` ({error!r})") from error
+    return cast(dict[str, Any], about)
+
+
+def _read_classes(path: Path, about: dict[str, Any]) -> tuple[str, ...]:
+    classes = about["classes"]
     if not isinstance(classes, list) or not classes or not all(isinstance(name, str) for name in classes):
         raise InputError(f"{path}: classes={classes!r:.80}; expected a list of names")
     return tuple(classes)

@@ -19,6 +19,7 @@ from saccade.files import differences, from_plain, replacing, to_plain
 from saccade.pool import report, spread
 from saccade.simulate import photo_scene
 from saccade.simulate.cutouts import Cutouts, PhotosConfig, load_cutouts, photo_set, prepare_cutouts
+from saccade.simulate.evidence import Evidence, noise_rate
 from saccade.simulate.photos import warn_unreadable
 from saccade.simulate.plan import GENERATOR, make_scene
 from saccade.simulate.sensor import SensorConfig
@@ -79,19 +80,26 @@ def write_recording(events_path: Path, config: RecordingConfig, progress: Callab
     scene = config.scene(events_path.parent.parent)
     times_us = np.arange(0, scene.duration_us + 1, 1_000_000 // LABEL_RATE_HZ)
     truth = scene.truth(times_us)
-    with replacing(labels_path(events_path)) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, times_us=times_us, **{item.name: getattr(truth, item.name) for item in fields(truth)})
-    about = {"generator": config.generator, "classes": list(scene.classes), "label_rate_hz": LABEL_RATE_HZ} | to_plain(config)
-    with replacing(events_path.with_suffix(".json")) as temporary:
-        temporary.write_text(json.dumps(about, indent=1) + "\n")
+    evidence = None
+    if config.photos is not None:  # before a photograph, as before a real camera, much moves that can't be seen
+        evidence = Evidence(truth, times_us, config.width, config.height, noise_rate(config.sensor, scene.finer))
 
     def chunks() -> Iterator[Events]:
         for events in simulate(scene, config.sensor):
             if progress and len(events):
                 progress(float(events.t[-1]) * 1e-6)
+            if evidence:
+                evidence.add(events)
             yield events
 
-    write_events(chunks(), events_path, width=config.width, height=config.height, overwrite=True)
+    with replacing(events_path) as temporary:
+        write_events(chunks(), temporary, width=config.width, height=config.height, overwrite=True)
+        truth = evidence.seen() if evidence else truth
+        with replacing(labels_path(events_path)) as labels, labels.open("wb") as file:
+            np.savez_compressed(file, times_us=times_us, **{item.name: getattr(truth, item.name) for item in fields(truth)})
+        about = {"generator": config.generator, "classes": list(scene.classes), "label_rate_hz": LABEL_RATE_HZ} | to_plain(config)
+        with replacing(events_path.with_suffix(".json")) as description:
+            description.write_text(json.dumps(about, indent=1) + "\n")
     return scene.unreadable if isinstance(scene, photo_scene.PhotoScene) else {}
 
 

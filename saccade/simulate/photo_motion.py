@@ -44,6 +44,7 @@ class Movers(NamedTuple):
     growth: np.ndarray  # size and place relative to the vanishing point grow by exp(growth * distance)
     vanish_x: np.ndarray
     vanish_y: np.ndarray
+    follows: np.ndarray  # 1 = keeps its place in the image while the camera pans and drives: a car ahead, someone walked behind
     scale: np.ndarray  # px of the canvas per texel at distance 0
     phase: np.ndarray  # of the gait, rad at distance 0
     stride: np.ndarray  # rad per px of distance
@@ -77,17 +78,19 @@ class Fixtures(NamedTuple):
 
 @compiled
 def view_at(camera, time_us):
-    """Pan x and y, cosine and sine of the roll, drive."""
+    """Pan x and y, cosine and sine of the roll, drive; and of the pan what is shaking."""
     x, y = camera_at(camera, time_us)
+    shake_x = x - distance_at(camera.knot_us, camera.velocity[:, 0], camera.offset[:, 0], time_us)
+    shake_y = y - distance_at(camera.knot_us, camera.velocity[:, 1], camera.offset[:, 1], time_us)
     roll = distance_at(camera.knot_us, camera.velocity[:, 2], camera.offset[:, 2], time_us)
     drive = distance_at(camera.knot_us, camera.velocity[:, 3], camera.offset[:, 3], time_us)
-    return x, y, math.cos(roll), math.sin(roll), drive
+    return x, y, math.cos(roll), math.sin(roll), drive, shake_x, shake_y
 
 
 @compiled
 def to_image(camera, view, x, y):
     """World -> image, and how much larger it is there."""
-    pan_x, pan_y, cosine, sine, drive = view
+    pan_x, pan_y, cosine, sine, drive = view[0], view[1], view[2], view[3], view[4]
     x, y = x - camera.vanish_x, y - camera.vanish_y
     larger = 1 / max(1 - drive * max(camera.far, camera.near * y), NEAREST)
     x, y = camera.vanish_x + x * larger - camera.centre_x, camera.vanish_y + y * larger - camera.centre_y
@@ -97,7 +100,7 @@ def to_image(camera, view, x, y):
 @compiled
 def to_world(camera, view, x, y):
     """Image -> world, the inverse."""
-    pan_x, pan_y, cosine, sine, drive = view
+    pan_x, pan_y, cosine, sine, drive = view[0], view[1], view[2], view[3], view[4]
     x, y = x + pan_x - camera.centre_x, y + pan_y - camera.centre_y
     x, y = camera.centre_x + cosine * x + sine * y - camera.vanish_x, camera.centre_y - sine * x + cosine * y - camera.vanish_y
     smaller = 1 - drive * camera.far
@@ -124,6 +127,8 @@ def pose_at(movers, camera, view, k, time_us):
     grown = math.exp(movers.growth[k] * distance)
     x = movers.x[k] + movers.along_x[k] * distance + (movers.x[k] - movers.vanish_x[k]) * (grown - 1)
     y = movers.y[k] + movers.along_y[k] * distance + (movers.y[k] - movers.vanish_y[k]) * (grown - 1)
+    if movers.follows[k] > 0:
+        view = (view[5], view[6], view[2], view[3], 0.0, view[5], view[6])
     x, y, larger = to_image(camera, view, x, y)
     size = movers.scale[k] * grown * larger
     phase = movers.phase[k] + movers.stride[k] * distance

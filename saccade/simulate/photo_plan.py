@@ -13,9 +13,10 @@ from saccade.simulate.plan import legs
 
 STRAY_LIGHT = 0.015  # intensity of black
 PAUSES: dict[str, Any] = {"stops": 0.4, "stop_us": (0.2e6, 1.5e6), "leg_s": (0.3, 2.5)}
-CLASS_CHANCES = {CAR: 0.36, PEDESTRIAN: 0.28, TWO_WHEELER: 0.16, DISTRACTOR: 0.2}
+CLASS_CHANCES = {CAR: 0.34, PEDESTRIAN: 0.28, TWO_WHEELER: 0.15, DISTRACTOR: 0.23}
+FOLLOWS = 0.35  # share of the cut-outs before a moving camera that keep their place in the image
 PACES = {CAR: (4.0, 450.0), PEDESTRIAN: (3.0, 130.0), TWO_WHEELER: (5.0, 350.0), DISTRACTOR: (3.0, 400.0)}  # px/s at a width of 160
-SIZES = {CAR: (12.0, 110.0), PEDESTRIAN: (10.0, 110.0), TWO_WHEELER: (11.0, 105.0), DISTRACTOR: (8.0, 90.0)}  # px, the longer side
+SIZES = {CAR: (12.0, 110.0), PEDESTRIAN: (10.0, 110.0), TWO_WHEELER: (11.0, 105.0), DISTRACTOR: (8.0, 90.0)}  # px at a width of 160, the longer side
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def plan_movers(
     finer: int,
     moves: bool,
 ) -> Movers:
-    number = int(rng.integers(0, 4)) if moves else int(min(rng.geometric(0.4) + 1, 6))
+    number = int(rng.integers(0, 4)) if moves else int(min(rng.geometric(0.3) + 1, 8))
     rows: list[dict[str, Any]] = []
     for _ in range(number):
         start_us = 0.0
@@ -105,7 +106,7 @@ def plan_movers(
     edges = [_edges(texture[:, :, 1]) for texture in textures]
     lengths = [len(mover["knot_us"]) for mover in rows]
     columns = {name: np.array([mover[name] for mover in rows], np.float64) for name in (
-        "start_us", "end_us", "x", "y", "along_x", "along_y", "growth", "vanish_x", "vanish_y", "scale", "phase", "stride", "swing", "lean",
+        "start_us", "end_us", "x", "y", "along_x", "along_y", "growth", "vanish_x", "vanish_y", "follows", "scale", "phase", "stride", "swing", "lean",
         "bob", "sway",
     )}  # fmt: skip
     sizes = np.array([texture.shape[:2] for texture in textures], np.int64).reshape(-1, 2)
@@ -142,10 +143,11 @@ def _mover(
     unit = width / 160
     source = max(mask.shape)
     low, high = SIZES[class_id]
-    side = min(log_uniform(rng, low, high) * unit, 1.8 * source)
-    approaches = start_us == 0 and rng.random() < 0.28
-    ratio = log_uniform(rng, 1.3, 3.5) if approaches else 1.0  # of sizes
-    stands = class_id == DISTRACTOR and rng.random() < 0.2  # something in the foreground that others pass behind
+    side = min(log_uniform(rng, low * unit**0.5, high * unit), 1.8 * source)
+    follows = moves and start_us == 0 and rng.random() < FOLLOWS
+    approaches = follows or (start_us == 0 and rng.random() < 0.28)
+    ratio = log_uniform(rng, 1.1, 1.8) if follows else log_uniform(rng, 1.3, 3.5) if approaches else 1.0  # of sizes
+    stands = class_id == DISTRACTOR and not follows and rng.random() < 0.2  # something in the foreground that others pass behind
     scale = side / source  # px of the canvas per px of the photograph
     wide, tall = mask.shape[1] * scale, mask.shape[0] * scale
     texel_px = min(1.0 / finer, 1.0)  # texels as fine as the sensor's pixels, at the middle size
@@ -164,7 +166,7 @@ def _mover(
         growth = 1.0 / max(tall, 8.0)  # a distance of the height grows it by e
         reach = np.log(ratio) / growth / 2
         along_x = rng.uniform(-0.5, 0.5) if rng.random() < 0.5 else 0.0
-        pace = log_uniform(rng, 0.06, 1.5) / growth
+        pace = (log_uniform(rng, 0.02, 0.4) if follows else log_uniform(rng, 0.06, 1.5)) / growth
         times, speeds = legs(rng, pace, width, (-reach, reach), start_us, duration_us, True, **PAUSES)
         if rng.random() < 0.4:
             speeds = -speeds
@@ -187,7 +189,7 @@ def _mover(
         "class_id": class_id, "texture": texture, "knot_us": times, "speed": speeds, "distance": distance_at_knots(times, speeds),
         "start_us": start_us, "end_us": float(duration_us + 1) if approaches or stands else float(times[-1]),
         "x": x, "y": y, "along_x": along_x, "along_y": along_y, "growth": growth,
-        "vanish_x": x if rng.random() < 0.3 else width / 2, "vanish_y": 0.35 * height, "scale": scale / resize,
+        "vanish_x": x if rng.random() < 0.3 else width / 2, "vanish_y": 0.35 * height, "follows": float(follows), "scale": scale / resize,
         "phase": rng.uniform(0, 2 * np.pi), "stride": 2 * np.pi / stride_px,
         "swing": rng.uniform(0.08, 0.22) if walks else 0.0, "lean": rng.uniform(0, 0.06) if walks else 0.0,
         "bob": rng.uniform(0.005, 0.03) if walks else rng.uniform(0, 0.008) if rides else 0.0,

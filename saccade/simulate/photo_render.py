@@ -105,6 +105,7 @@ def draw_changes(movers, camera, background, origin_x, origin_y, density, before
     if everything:
         rectangles[0, 0], rectangles[0, 1], rectangles[0, 2], rectangles[0, 3] = 0, 0, width, height
         n = 1
+    n = _merge(rectangles, n)
     for i in range(n):
         left, top, right, bottom = rectangles[i]
         _draw_background(camera, view, background, origin_x, origin_y, density, finer, left, top, right, bottom, image)
@@ -114,6 +115,23 @@ def draw_changes(movers, camera, background, origin_x, origin_y, density, before
                 inner_top, inner_bottom = max(top, math.floor(boxes[k, 1] * finer)), min(bottom, math.ceil(boxes[k, 3] * finer))
                 _draw_mover(movers, k, poses[k], finer, inner_left, inner_top, inner_right, inner_bottom, image)
     return rectangles[:n].copy()
+
+
+@compiled
+def _merge(rectangles, n):
+    """Join rectangles that overlap, until none do: each pixel is then drawn once. Returns how many are left."""
+    i = 0
+    while i < n:
+        joined = False
+        for j in range(i + 1, n):
+            a, b = rectangles[i], rectangles[j]
+            if a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]:
+                a[0], a[1], a[2], a[3] = min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
+                rectangles[j] = rectangles[n - 1]
+                n, joined = n - 1, True
+                break
+        i = 0 if joined else i + 1
+    return n
 
 
 @compiled
@@ -134,17 +152,30 @@ def _draw_background(camera, view, background, origin_x, origin_y, density, fine
 
 @compiled
 def _draw_mover(movers, k, pose, finer, left, top, right, bottom, image):
-    rows, columns, first = movers.rows[k], movers.columns[k], movers.first_texel[k]
+    """`image_to_texel` of every pixel, with what is the same for all of them taken out of the loop."""
+    rows, columns, first, texel = movers.rows[k], movers.columns[k], movers.first_texel[k], movers.texel
+    squared = pose[2] * pose[2] + pose[3] * pose[3]
+    along, across = pose[2] / squared, pose[3] / squared
+    middle, foot = 0.5 * columns - 0.5, movers.bottom[k] + pose[6] - 0.5
+    walks, one = pose[4] != 0 or pose[5] != 0, np.float32(1)
     for y in range(top, bottom):
+        down = (y + 0.5) / finer - pose[1]
         for x in range(left, right):
-            u, v = image_to_texel(movers, k, pose, (x + 0.5) / finer, (y + 0.5) / finer)
-            u, v = u - 0.5, v - 0.5
-            j, i = math.floor(u), math.floor(v)
-            if j < 0 or i < 0 or j + 1 >= columns or i + 1 >= rows:
+            right_of = (x + 0.5) / finer - pose[0]
+            v = along * down - across * right_of + foot
+            i = math.floor(v)
+            if i < 0 or i + 1 >= rows:
+                continue
+            if walks:
+                u = image_to_texel(movers, k, pose, (x + 0.5) / finer, (y + 0.5) / finer)[0] - 0.5
+            else:
+                u = along * right_of + across * down + middle
+            j = math.floor(u)
+            if j < 0 or j + 1 >= columns:
                 continue
             u, v = np.float32(u - j), np.float32(v - i)
-            one, at = np.float32(1), first + i * columns + j
-            texel, a, b, c, d = movers.texel, (one - u) * (one - v), u * (one - v), (one - u) * v, u * v
+            at = first + i * columns + j
+            a, b, c, d = (one - u) * (one - v), u * (one - v), (one - u) * v, u * v
             covered = a * texel[at, 1] + b * texel[at + 1, 1] + c * texel[at + columns, 1] + d * texel[at + columns + 1, 1]
             if covered > 0:
                 shade = a * texel[at, 0] + b * texel[at + 1, 0] + c * texel[at + columns, 0] + d * texel[at + columns + 1, 0]

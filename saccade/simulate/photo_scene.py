@@ -16,7 +16,7 @@ from saccade.simulate.shapes import CLASSES
 from saccade.simulate.simulation import IntensityImage, TimedImage, Truth, as_truth, check_scene, check_times
 from saccade.types import InputError, Times
 
-GENERATOR = 2  # raised whenever the same seed gives another scene
+GENERATOR = 3  # raised whenever the same seed gives another scene
 STANDS = 0.55  # share of scenes whose camera doesn't move
 FINER = {1: 0.76, 2: 0.21, 3: 0.03}  # sensor pixels per canvas pixel (a large sensor scaled down) -> probability
 OUTLINE = 24  # points of the outline of an object without a mask
