@@ -4,6 +4,7 @@ A dark car before a dark wall, or one over which the camera passes by a pixel, i
 Trained on such labels, a detector learns to see what isn't there.
 """
 
+import math
 from dataclasses import fields
 from itertools import pairwise
 
@@ -14,8 +15,9 @@ from saccade.simulate.sensor import SensorConfig
 from saccade.simulate.simulation import Truth
 from saccade.types import Events, Times
 
-LEAST_EVENTS = 10.0
-OUTLINE_EVENTS = 0.7  # per px of width and height: about a third of its outline
+LEAST_EVENTS = 12.0
+OUTLINE_EVENTS = 1.0  # per px of width and height: about half of its outline ...
+MEMORY_US = 150_000.0  # ... within about so long: sparse events over seconds draw nothing
 
 
 class Evidence:
@@ -72,16 +74,18 @@ def _count(image, boxes, counts):
 
 @compiled
 def _enough(counts, boxes, tracks, t, noise_per_us):
-    """For every row whether its track has, by then, made more events than its outline needs, beyond twice the expected noise."""
+    """For every row whether its track has, by then, once made more events than its outline needs, beyond twice the expected noise."""
     most = 0
     for n in range(len(tracks)):
         most = max(most, tracks[n] + 1)
-    made, before, kept = np.zeros(most), np.full(most, -1, np.int64), np.zeros(len(counts), np.bool_)
+    made, before, seen = np.zeros(most), np.full(most, -1, np.int64), np.zeros(most, np.bool_)
+    kept = np.zeros(len(counts), np.bool_)
     for n in range(len(counts)):
         k = tracks[n]
         wide, tall = boxes[n, 2] - boxes[n, 0], boxes[n, 3] - boxes[n, 1]
         elapsed = t[n] - before[k] if before[k] >= 0 else 5_000
         before[k] = t[n]
-        made[k] += max(counts[n] - 2 * noise_per_us * elapsed * wide * tall, 0.0)
-        kept[n] = made[k] >= max(LEAST_EVENTS, OUTLINE_EVENTS * (wide + tall))
+        made[k] = made[k] * math.exp(-elapsed / MEMORY_US) + max(counts[n] - 2 * noise_per_us * elapsed * wide * tall, 0.0)
+        seen[k] |= made[k] >= max(LEAST_EVENTS, OUTLINE_EVENTS * (wide + tall))
+        kept[n] = seen[k]
     return kept

@@ -16,7 +16,12 @@ PAUSES: dict[str, Any] = {"stops": 0.4, "stop_us": (0.2e6, 1.5e6), "leg_s": (0.3
 CLASS_CHANCES = {CAR: 0.34, PEDESTRIAN: 0.28, TWO_WHEELER: 0.15, DISTRACTOR: 0.23}
 FOLLOWS = 0.35  # share of the cut-outs before a moving camera that keep their place in the image
 PACES = {CAR: (4.0, 450.0), PEDESTRIAN: (3.0, 130.0), TWO_WHEELER: (5.0, 350.0), DISTRACTOR: (3.0, 400.0)}  # px/s at a width of 160
-SIZES = {CAR: (12.0, 110.0), PEDESTRIAN: (10.0, 110.0), TWO_WHEELER: (11.0, 105.0), DISTRACTOR: (8.0, 90.0)}  # px at a width of 160, the longer side
+SIZES = {
+    CAR: (12.0, 110.0),
+    PEDESTRIAN: (10.0, 110.0),
+    TWO_WHEELER: (11.0, 105.0),
+    DISTRACTOR: (8.0, 90.0),
+}  # px at a width of 160, the longer side
 
 
 @dataclass(frozen=True)

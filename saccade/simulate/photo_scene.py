@@ -84,15 +84,15 @@ class PhotoScene:
 def draw_sensor(seed: int) -> SensorConfig:
     """A random sensor, as varied as those of real recordings."""
     rng = np.random.default_rng([0x5E0, seed])
-    threshold, bias = log_uniform(rng, 0.1, 0.5), np.exp(rng.normal(0.04, 0.25))
+    threshold, bias = log_uniform(rng, 0.09, 0.42), np.exp(rng.normal(0.04, 0.25))
     bursts = rng.random() < 0.25
     return SensorConfig(
         threshold_on=float(np.clip(threshold * bias, 0.08, 0.7)),
         threshold_off=float(np.clip(threshold / bias, 0.08, 0.7)),
         mismatch=rng.uniform(0.01, 0.12),
         refractory_us=log_uniform(rng, 20, 3000),
-        cutoff_hz=log_uniform(rng, 60, 2000),
-        dark_cutoff_hz=log_uniform(rng, 5, 60),
+        cutoff_hz=log_uniform(rng, 100, 2000),
+        dark_cutoff_hz=log_uniform(rng, 10, 100),
         shot_hz=log_uniform(rng, 0.0001, 0.6),
         leak_hz=log_uniform(rng, 0.0001, 0.12),
         hot_fraction=log_uniform(rng, 1e-5, 1e-3),
@@ -114,9 +114,9 @@ def make_photo_scene(
     photo, image, unreadable = _choose(rng, photos, split, moves)
     duration_us, finer = round(seconds * 1e6), int(rng.choice(list(FINER), p=list(FINER.values())))
     look = Exposure(
-        light=log_uniform(rng, 0.04, 1.0),
-        contrast=rng.uniform(0.6, 1.0),
-        haze=rng.uniform(0, 0.08),
+        light=log_uniform(rng, 0.08, 1.0),
+        contrast=rng.uniform(0.7, 1.0),
+        haze=rng.uniform(0, 0.05),
         blur=log_uniform(rng, 0.3, 1.3) / finer**0.5,
     )
     cover = max(width / photo.width, height / photo.height)
