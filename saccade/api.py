@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from saccade.datasets.open import DatasetKind, open_dataset
+from saccade.datasets.open import DatasetKind, join_datasets, open_dataset
 from saccade.datasets.recording import Dataset
 from saccade.evaluation.run.condition import Condition
 from saccade.training.settings import TrainingSettings, presets
@@ -17,14 +17,21 @@ if TYPE_CHECKING:
 
 
 def train(
-    data: Path | str, out: Path | str, recipe: str | TrainingSettings = "synthetic", *, kind: DatasetKind | None = None, **changes: Any
+    data: Path | str,
+    out: Path | str,
+    recipe: str | TrainingSettings = "synthetic",
+    *,
+    kind: DatasetKind | None = None,
+    also: Sequence[Path | str] = (),
+    **changes: Any,
 ) -> "Metrics | None":
     """Train a detector on the splits train and val of a folder: `saccade.train("streets", "run", "synthetic", steps=300)`.
 
     OUT gets final.safetensors, best.safetensors, metrics.jsonl and a checkpoint; the same call goes on where it was stopped. Returns the
     scores of the last validation.
 
-    recipe: gen1, 1mpx, synthetic, or a `TrainingSettings`. kind: what the data set is, where its content doesn't tell.
+    recipe: gen1, 1mpx, synthetic, photos, or a `TrainingSettings`. kind: what the data set is, where its content doesn't tell.
+    also: folders of further data sets of the same classes, whose split train is trained on as well; validation stays with DATA.
     changes: any field of `TrainingSettings`, such as model="rvt-nano", steps=300, device="cuda".
     """
     from saccade.training.loop import fit
@@ -32,6 +39,7 @@ def train(
 
     settings = _settings(recipe, changes)
     training, validation = (open_dataset(data, split, kind, halve=halving_of(settings)) for split in ("train", "val"))
+    training = join_datasets([training, *(open_dataset(folder, "train", halve=halving_of(settings)) for folder in also)])
     return fit(training, validation, Path(out), settings)
 
 

@@ -23,14 +23,16 @@ OneMpx = Annotated[TrainingSettings, tyro.conf.subcommand("1mpx", default=preset
 Synthetic = Annotated[
     TrainingSettings, tyro.conf.subcommand("synthetic", default=presets["synthetic"](), description=getdoc(presets["synthetic"]))
 ]
+Photos = Annotated[TrainingSettings, tyro.conf.subcommand("photos", default=presets["photos"](), description=getdoc(presets["photos"]))]
 
 
 def train(
     data: TrainingData,
     out: RunFolder,
-    settings: Annotated[Gen1 | OneMpx | Synthetic, tyro.conf.arg(name="")],
+    settings: Annotated[Gen1 | OneMpx | Synthetic | Photos, tyro.conf.arg(name="")],
     *,
     kind: DatasetKind | None = None,
+    also: tuple[Path, ...] = (),
 ) -> None:
     """Train a detector on DATA with the settings of a preset, any of which can be changed: `saccade train DATA OUT synthetic --steps 300`.
 
@@ -39,13 +41,15 @@ def train(
 
     Args:
         kind: Layout of the data set; recognised by its files if not given. Before the preset: `saccade train DATA OUT --kind etram 1mpx`.
+        also: Further data sets of the same classes to train on; validation stays with DATA. Before the preset, too:
+            `saccade train data/photos run --also data/streets photos`.
     """
     from saccade import api
     from saccade.training.loop import Stopped
     from saccade.training.processes import from_environment
 
     try:
-        scores = api.train(data, out, settings, kind=kind)
+        scores = api.train(data, out, settings, kind=kind, also=also)
     except Stopped as stopped:
         print(f"{out}: {stopped}")
         raise KeyboardInterrupt from stopped

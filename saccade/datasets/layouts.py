@@ -169,8 +169,8 @@ def _description(root: Path) -> Path | None:
 
 
 def open_synthetic(root: Path, chosen: Selection, own_rules: LabelRules | None = None, halve: Halve | None = None) -> Dataset:
-    """Every object counts, the hidden ones too: `Labels.visible` and `still_us` tell them apart. Photographs show crowds and far streets, so of
-    their objects those count that are as large, of the sensor's width, as Gen1's rule has them."""
+    """Every object counts, the hidden ones too: `Labels.visible` and `still_us` tell them apart. Photographs show crowds and far
+    streets: of their objects those count that are as large, by the sensor's width, as Gen1's rule wants."""
     path = _description(root)
     if path is None:
         raise InputError(f"{root}: no dataset.json; expected a data set that `saccade simulate` wrote")

@@ -1,5 +1,6 @@
 """FOLDER -> DATA SET: one call for every kind, recognised by what the folder holds."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -53,6 +54,29 @@ def open_dataset(
         notes = "".join(f"\n  {note}" for note in dataset.missing[:5])
         raise InputError(f"{root}: no recordings of kind {found} in the split {split!r}{how}; {EXPECTED}{notes}")
     return replace(dataset, notes=(*dataset.notes, BY_HASH)) if chosen.by_hash else dataset
+
+
+def join_datasets(datasets: Sequence[Dataset]) -> Dataset:
+    """Several data sets as one: a training on drawn streets and photographs at once. They must have the same classes in the same order."""
+    first = datasets[0]
+    for other in datasets[1:]:
+        if other.classes != first.classes:
+            raise InputError(
+                f"{other.name}, {other.split}: classes {', '.join(other.classes)} are not those of {first.name} "
+                f"({', '.join(first.classes)}); data sets to be joined need the same ones in the same order"
+            )
+        if fixed_sampling(other) != fixed_sampling(first):
+            raise InputError(f"{other.name}, {other.split}: holds frames of another sampling than {first.name}; prepare both alike")
+    if len(datasets) == 1:
+        return first
+    return Dataset(
+        " + ".join(dataset.name for dataset in datasets),
+        first.split,
+        first.classes,
+        tuple(recording for dataset in datasets for recording in dataset.recordings),
+        tuple(line for dataset in datasets for line in dataset.missing),
+        tuple(line for dataset in datasets for line in dataset.notes),
+    )
 
 
 def fixed_sampling(dataset: Dataset) -> Sampling | None:

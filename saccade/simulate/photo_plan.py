@@ -111,8 +111,8 @@ def plan_movers(
     edges = [_edges(texture[:, :, 1]) for texture in textures]
     lengths = [len(mover["knot_us"]) for mover in rows]
     columns = {name: np.array([mover[name] for mover in rows], np.float64) for name in (
-        "start_us", "end_us", "x", "y", "along_x", "along_y", "growth", "vanish_x", "vanish_y", "follows", "scale", "phase", "stride", "swing", "lean",
-        "bob", "sway",
+        "start_us", "end_us", "x", "y", "along_x", "along_y", "growth", "vanish_x", "vanish_y", "follows", "scale", "phase", "stride",
+        "swing", "lean", "bob", "sway",
     )}  # fmt: skip
     sizes = np.array([texture.shape[:2] for texture in textures], np.int64).reshape(-1, 2)
     joined = {name: np.concatenate([mover[name] for mover in rows]) if rows else np.zeros(0) for name in ("knot_us", "speed", "distance")}
