@@ -86,6 +86,7 @@ def draw_sensor(seed: int) -> SensorConfig:
     rng = np.random.default_rng([0x5E0, seed])
     threshold, bias = log_uniform(rng, 0.09, 0.42), np.exp(rng.normal(0.04, 0.25))
     bursts = rng.random() < 0.25
+    quiet = 0.01 if rng.random() < 0.2 else 1.0  # a camera whose noise is filtered
     return SensorConfig(
         threshold_on=float(np.clip(threshold * bias, 0.08, 0.7)),
         threshold_off=float(np.clip(threshold / bias, 0.08, 0.7)),
@@ -93,9 +94,9 @@ def draw_sensor(seed: int) -> SensorConfig:
         refractory_us=log_uniform(rng, 20, 3000),
         cutoff_hz=log_uniform(rng, 100, 2000),
         dark_cutoff_hz=log_uniform(rng, 10, 100),
-        shot_hz=log_uniform(rng, 0.0001, 0.6),
-        leak_hz=log_uniform(rng, 0.0001, 0.12),
-        hot_fraction=log_uniform(rng, 1e-5, 1e-3),
+        shot_hz=quiet * log_uniform(rng, 0.0005, 0.6),
+        leak_hz=quiet * log_uniform(rng, 0.0005, 0.12),
+        hot_fraction=quiet * log_uniform(rng, 1e-5, 1e-3),
         hot_hz=log_uniform(rng, 10, 300),
         burst=rng.uniform(0.1, 0.75) if bursts else 0.0,
         burst_us=log_uniform(rng, 1, 10),
