@@ -213,20 +213,26 @@ def _cut_line(x0, y0, x1, y1, width, height):
 
 @compiled
 def mover_bounds_inside(movers, k, pose, width, height):
-    """The same for what lies inside the image: its outline is cut line by line."""
+    """The same for what lies inside the image: the lines of its outline, and its sides from line to line, are cut at the border."""
     left, top, right, bottom = math.inf, math.inf, -math.inf, -math.inf
     first = movers.first_row[k]
+    above = (math.nan, math.nan, math.nan, math.nan)
     for i in range(movers.rows[k]):
         if math.isnan(movers.left[first + i]):
+            above = (math.nan, math.nan, math.nan, math.nan)
             continue
         row = _outline_row(movers, k, i)
         x0, y0 = texel_to_image(movers, k, pose, movers.left[first + i], row)
         x1, y1 = texel_to_image(movers, k, pose, movers.right[first + i], row)
-        start, end = _cut_line(x0, y0, x1, y1, width, height)
-        if start <= end:
-            for part in (start, end):
-                x, y = x0 + part * (x1 - x0), y0 + part * (y1 - y0)
-                left, top, right, bottom = min(left, x), min(top, y), max(right, x), max(bottom, y)
+        for a, b, c, d in ((x0, y0, x1, y1), (above[0], above[1], x0, y0), (above[2], above[3], x1, y1)):
+            if math.isnan(a):
+                continue
+            start, end = _cut_line(a, b, c, d, width, height)
+            if start <= end:
+                for part in (start, end):
+                    x, y = a + part * (c - a), b + part * (d - b)
+                    left, top, right, bottom = min(left, x), min(top, y), max(right, x), max(bottom, y)
+        above = (x0, y0, x1, y1)
     return left, top, right, bottom
 
 
