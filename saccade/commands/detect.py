@@ -29,7 +29,6 @@ RateOption = Annotated[float, tyro.conf.arg(name="rate")]
 MinRate = Annotated[float | None, tyro.conf.arg(name="min-rate")]
 MaxRate = Annotated[float | None, tyro.conf.arg(name="max-rate")]
 SMALL = 4096  # events that a fault may cost
-TRACKED_FROM = 0.1  # scores below --score still continue tracks
 
 
 def detect(
@@ -44,7 +43,7 @@ def detect(
     end_s: To = None,
     clock: ClockChoice = "relative",
     classes: tuple[str, ...] = (),
-    score: float = 0.3,
+    score: float | None = None,
     slow: float = 1.0,
     window: WindowKind = "sliding",
     stepping: Stepping = "direct",
@@ -78,7 +77,7 @@ def detect(
         end_s: End so many seconds after the first event.
         clock: Absolute: --from and --to are times of the recording's own clock, as `saccade info` prints them.
         classes: Only these.
-        score: Only boxes of at least this score; tracks go on through lower ones.
+        score: Only boxes of at least this score, 0 to 1; if not given that of the weights, 0.3 where they say none.
         slow: Slow motion of the video, how many times. It shows 60 pictures a second at the most and leaves out the others.
         window: Sliding windows keep their length at any rate, disjoint ones are as long as the step.
         stepping: Which earlier state each frame continues from. Direct: the newest; interleaved: the one of a training window before.
@@ -111,7 +110,7 @@ def detect(
         wanted = class_indices(classes, opened.config)
         stream = open_stream(
             opened, rate_hz, reader.width, reader.height, fit, known, window=window, stepping=stepping, counts=counts, tracker=track,
-            score=min(score, TRACKED_FROM) if track else score, adaptive=adaptive, faults=faults, pictures=True,
+            score=score, adaptive=adaptive, faults=faults, pictures=True,
         )  # fmt: skip
         run = RunInfo(
             recording=recording.name, width=reader.width, height=reader.height, classes=opened.config.classes, rate_hz=highest_hz,
@@ -120,7 +119,7 @@ def detect(
         # Without limits a recording may be out of order; between limits that would be an error.
         events = reader.stream(None if start_s is None else start_us, None if end_s is None else end_us)
         events = events if faults == "raise" else _small(events)
-        _run(stream, events, run, open_outputs(paths, run), wanted, score)
+        _run(stream, events, run, open_outputs(paths, run), wanted)
 
 
 def _small(portions: Iterable[Events]) -> Iterator[Events]:
@@ -130,12 +129,12 @@ def _small(portions: Iterable[Events]) -> Iterator[Events]:
             yield events[first : first + SMALL]
 
 
-def _run(stream: "Stream | Tiled", events: Iterable[Events], run: RunInfo, outputs: Outputs, wanted: np.ndarray, score: float) -> None:
+def _run(stream: "Stream | Tiled", events: Iterable[Events], run: RunInfo, outputs: Outputs, wanted: np.ndarray) -> None:
     frames, boxes, tracks, began_s, time_us = 0, 0, set[int](), time.perf_counter(), run.start_us
     try:
         with stop_signals() as asked, outputs, _bar(run) as bar:
             for found in stream.run(events):
-                shown = found[np.isin(found.classes, wanted) & (found.scores >= score)]
+                shown = found[np.isin(found.classes, wanted)]
                 outputs.write(shown, stream.picture if outputs.wants_frames else None)
                 frames, boxes, time_us = frames + 1, boxes + len(shown), found.time_us
                 tracks |= set() if shown.tracks is None else set(shown.tracks[shown.tracks >= 0].tolist())
@@ -176,11 +175,11 @@ def _standard(recording: Path) -> tuple[Path, ...]:
     return (*video, Path(f"{recording.stem}_detected.jsonl"))
 
 
-def _check(rate_hz: float, score: float, slow: float, threads: int) -> None:
+def _check(rate_hz: float, score: float | None, slow: float, threads: int) -> None:
     for name, value in (("rate", rate_hz), ("slow", slow)):
         if not 0 < value < float("inf"):
             raise InputError(f"--{name} {value}: expected a number above 0")
-    if not 0 <= score <= 1:
+    if score is not None and not 0 <= score <= 1:
         raise InputError(f"--score {score}: expected 0 to 1")
     if threads < 0:
         raise InputError(f"--threads {threads}: expected 1 or more, or 0 to leave the choice to the runtime")
