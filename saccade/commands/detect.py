@@ -1,10 +1,10 @@
 """`saccade detect`: weights + a recording -> boxes, as videos and files."""
 
+import logging
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,10 +12,12 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
-from saccade.commands.recordings import AS_STATED, ClockChoice, From, Reading, Recording, To, check_seconds, limits
+from saccade.commands.options import ClockChoice, Device, From, RateOption, To
+from saccade.commands.recordings import AS_STATED, Reading, Recording, check_seconds, limits
 from saccade.commands.simulate import size_of
 from saccade.commands.weights import WeightsFile
-from saccade.outputs.outputs import Outputs, RunInfo, check_outputs, open_outputs
+from saccade.machine import check_extra
+from saccade.outputs.outputs import EXTRAS, Outputs, RunInfo, check_outputs, open_outputs
 from saccade.pool import stop_signals
 from saccade.representation.windows import WindowKind
 from saccade.types import Counts, Events, InputError, Stepping
@@ -25,9 +27,9 @@ if TYPE_CHECKING:
     from saccade.stream.stream import Stream
     from saccade.stream.tiles import Tiled
 
-RateOption = Annotated[float, tyro.conf.arg(name="rate")]
 MinRate = Annotated[float | None, tyro.conf.arg(name="min-rate")]
 MaxRate = Annotated[float | None, tyro.conf.arg(name="max-rate")]
+log = logging.getLogger("saccade")
 SMALL = 4096  # events that a fault may cost
 
 
@@ -52,7 +54,7 @@ def detect(
     fit: Literal["auto", "pad", "scale", "tile"] = "auto",
     size: str | None = None,
     runtime: Literal["torch", "onnx", "openvino", "package"] = "torch",
-    device: str = "cpu",
+    device: Device = "auto",
     threads: int = 0,
     faults: Literal["raise", "skip"] = "raise",
     overwrite: bool = False,
@@ -69,7 +71,7 @@ def detect(
     times as long. Auto pads, and scales what is more than 1.5 times as large as --size.
 
     Args:
-        rate_hz: Detections per second of event time.
+        rate_hz: Frames per second of event time.
         min_rate_hz: Let the rate follow the activity, down to this one; if only --max-rate is given, down to --rate.
         max_rate_hz: Let the rate follow the activity, up to this one; if only --min-rate is given, up to --rate.
         out: Files to write, kinds by suffix; if not given RECORDING_detected.mp4 and .jsonl in this folder.
@@ -84,12 +86,12 @@ def detect(
         counts: Event counts of frames. Scaled: multiplied by training window / window length where windows are shorter.
         track: Give objects ids that last; --no-track leaves them out.
         fit: How a sensor of any size is shown to the network.
-        size: Width x height that the network knows; if not given that of its training (published: 304x240 or 640x360), or of its export.
+        size: Width x height: that the network knows; if not given that of its training (published: 304x240 or 640x360), or of its export.
         runtime: What computes the network; with other than torch, WEIGHTS is a file of `saccade export`.
-        device: Of torch: cpu or cuda.
-        threads: Of the network's computation on the CPU; 0 = as many as the runtime likes.
+        device: Where to compute; auto: the GPU if there is one.
+        threads: CPU threads; 0 = as many as the runtime likes.
         faults: At damage or a jump of time in RECORDING, raise an error, or skip it and go on, after a jump with an empty memory.
-        overwrite: Replace files of --out that exist.
+        overwrite: Replace files that exist.
     """
     _check(rate_hz, score, slow, threads)
     check_seconds(start_s, end_s)
@@ -163,16 +165,21 @@ def _run(stream: "Stream | Tiled", events: Iterable[Events], run: RunInfo, outpu
 
 def class_indices(names: tuple[str, ...], config: "DetectorConfig") -> np.ndarray:
     """Of the chosen classes; of all if none is chosen."""
-    chosen = [name.strip() for text in names for name in text.split(",") if name.strip()]
-    unknown = [name for name in chosen if name not in config.classes]
+    chosen = {name.casefold() for name in names}
+    unknown = chosen - {name.casefold() for name in config.classes}
     if unknown:
-        raise InputError(f"--classes {' '.join(unknown)}: not of {config.name}; it knows {', '.join(config.classes)}")
-    return np.array([index for index, name in enumerate(config.classes) if name in chosen or not chosen])
+        raise InputError(f"--classes {' '.join(sorted(unknown))}: not of {config.name}; it knows {', '.join(config.classes)}")
+    return np.array([index for index, name in enumerate(config.classes) if name.casefold() in chosen or not chosen])
 
 
 def _standard(recording: Path) -> tuple[Path, ...]:
-    video = (Path(f"{recording.stem}_detected.mp4"),) if find_spec("av") else ()
-    return (*video, Path(f"{recording.stem}_detected.jsonl"))
+    video, lines = (Path(f"{recording.stem}_detected{suffix}") for suffix in (".mp4", ".jsonl"))
+    try:
+        check_extra(video, *EXTRAS[".mp4"])
+    except InputError as error:
+        log.warning("%s; without it only %s is written", error, lines)
+        return (lines,)
+    return (video, lines)
 
 
 def _check(rate_hz: float, score: float | None, slow: float, threads: int) -> None:

@@ -29,14 +29,14 @@ class Familiar:
         trained = f"{name} was trained on {known[0]} x {known[1]}"
         sides = width * canvas.scale / known[0], height * canvas.scale / known[1]
         if canvas.scale < natural * MUCH_SMALLER:
-            self._say("scale", f"a sensor of {width} x {height} is shown at {canvas.scale:.2f} of its size, because {trained}: small objects "
+            self._say("scale", f"a sensor of {width} x {height} is shown at {canvas.scale:.2f} of its size: {trained}, small objects "
                       "may be lost; tiles (--fit tile) keep them, weights for this sensor find more")  # fmt: skip
         elif max(sides) > MUCH_LARGER:
-            self._say("size", f"a sensor of {width} x {height} is shown pixel by pixel, but {trained}: objects that are larger than any there "
+            self._say("size", f"a sensor of {width} x {height} is shown pixel by pixel, but {trained}: larger objects than any there "
                       "may be missed; fit auto scales them")  # fmt: skip
         elif max(sides) < MUCH_SMALLER:
-            self._say("size", f"a sensor of {width} x {height} is much smaller than what {name} knows, {known[0]} x {known[1]}: objects may "
-                      "be too small for it")  # fmt: skip
+            self._say("size", f"a sensor of {width} x {height} is much smaller than the {known[0]} x {known[1]} that {name} knows: objects "
+                      "may be too small for it")  # fmt: skip
 
     def events(self, piece: Window, canvas: Canvas) -> None:
         """Pieces in the order of time; judged after the first second."""

@@ -60,7 +60,7 @@ class Stream:
         window: WindowKind = "sliding",
         stepping: Stepping = "direct",
         runtime: RuntimeName = "torch",
-        device: str = "cpu",
+        device: str = "auto",
         threads: int | None = None,
         width: int | None = None,
         height: int | None = None,
