@@ -49,7 +49,7 @@ def training_step(detector: nn.Module, state: object, precision: torch.dtype | N
     def step() -> object:
         with torch.autocast("cpu", precision or torch.bfloat16, enabled=precision is not None):
             predictions, _ = detector(clip, state, 1.0, labelled)
-            total = loss(predictions, [box, box])["total"]
+            total = loss(predictions, [box, box]).total
         optimiser.zero_grad()
         total.backward()
         optimiser.step()

@@ -5,9 +5,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from saccade.datasets.open import DatasetKind, join_datasets, open_dataset
+from saccade.datasets.open import DatasetKind, join_datasets, open_dataset, open_to_score, open_to_validate
 from saccade.datasets.recording import Dataset
-from saccade.evaluation.run.condition import Condition
+from saccade.evaluation.run.condition import RATES_HZ, Condition
+from saccade.machine import check_extra
 from saccade.training.settings import TrainingSettings, presets
 from saccade.types import InputError
 
@@ -38,17 +39,20 @@ def train(
     from saccade.training.start import halving_of
 
     settings = _settings(recipe, changes)
-    training, validation = (open_dataset(data, split, kind, halve=halving_of(settings)) for split in ("train", "val"))
-    training = join_datasets([training, *(open_dataset(folder, "train", halve=halving_of(settings)) for folder in also)])
-    return fit(training, validation, Path(out), settings)
+    if "wandb" in settings.log:
+        check_extra("log=wandb", "wandb", "wandb")
+    halved = halving_of(settings)
+    further = [open_dataset(folder, "train", halve=halved) for folder in also]
+    training = join_datasets([open_dataset(data, "train", kind, halve=halved), *further])
+    return fit(training, open_to_validate(data, kind, halve=halved), Path(out), settings)
 
 
 def evaluate(
     weights: "Path | str | Detector",
     dataset: Path | str | Dataset,
-    rates_hz: Sequence[float] = (20.0, 200.0),
+    rates_hz: Sequence[float] = RATES_HZ,
     *,
-    split: str = "test",
+    split: str | None = None,
     kind: DatasetKind | None = None,
     conditions: Sequence[Condition] | None = None,
     **options: Any,
@@ -57,7 +61,8 @@ def evaluate(
 
     Every recording runs as one stream with carried memory, and every rate is scored at the same labelled instants.
 
-    weights: a file, a name that comes with saccade, or a Detector. dataset: a folder, of which SPLIT is scored, or an open `Dataset`.
+    weights: a file, a name that comes with saccade, or a Detector. dataset: a folder, of which SPLIT is scored (None: test, or
+    else what there is), or an open `Dataset`.
     conditions: instead of rates_hz, which are of sliding windows and direct stepping: any `Condition`.
     options: of `saccade.evaluation.evaluate.evaluate`, such as out="scores", recordings=10, processes=2, protocol="prophesee".
     """
@@ -66,7 +71,7 @@ def evaluate(
 
     detector = load_detector(weights) if isinstance(weights, Path | str) else weights
     if not isinstance(dataset, Dataset):
-        dataset = open_dataset(dataset, split, kind, halve=detector.config.halved)
+        dataset = open_to_score(dataset, split, kind, halve=detector.config.halved)
     if conditions is None:
         conditions = [Condition(rate_hz=rate_hz) for rate_hz in rates_hz]
     if options.get("out") is not None:

@@ -8,11 +8,13 @@ from typing import Any
 
 import tyro
 
+import saccade
 from saccade.commands.data import check, prepare
 from saccade.commands.demo import demo
 from saccade.commands.detect import detect
 from saccade.commands.evaluate import evaluate
 from saccade.commands.export import export
+from saccade.commands.options import REGISTRY, renamed
 from saccade.commands.recordings import convert, info, view
 from saccade.commands.simulate import simulate
 from saccade.commands.train import train
@@ -35,9 +37,15 @@ def main() -> None:
     notes, log = logging.StreamHandler(), logging.getLogger("saccade")
     notes.setFormatter(logging.Formatter("note: %(message)s"))
     log.addHandler(notes)
-    about = (sys.modules["saccade"].__doc__ or "").partition("\n")[0]
+    about = (saccade.__doc__ or "").partition("\n")[0] + " `saccade --version` prints the version."
+    arguments = renamed(sys.argv[1:])
     try:
-        tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="saccade", description=about, config=(tyro.conf.FlagCreatePairsOff,))
+        if arguments == ["--version"]:
+            print(f"saccade {saccade.__version__}")
+            return
+        tyro.extras.subcommand_cli_from_dict(
+            COMMANDS, prog="saccade", description=about, args=arguments, config=(tyro.conf.FlagCreatePairsOff,), registry=REGISTRY
+        )
     except InputError as error:
         print(f"saccade: {error}", file=sys.stderr)
         sys.exit(2)

@@ -13,6 +13,7 @@ Mixing = Literal["attention", "convnext", "ssm2d"]
 
 GEN1_CLASSES = ("car", "pedestrian")
 ONE_MPX_CLASSES = ("pedestrian", "two-wheeler", "car")
+SCORE = 0.3  # least score of a box that is shown, where the weights don't say another
 
 
 def round_up(side: int, multiple: int) -> int:
@@ -88,6 +89,7 @@ class DetectorConfig:
     histogram: Literal["exact", "published"] = "exact"  # published: bins span the first to the last event, uint8 counters wrap at 256
     halved: Literal["no", "events", "published"] = "no"  # the sensor at half resolution, as for 1 Mpx; published: odd pixels only
     trained_size: tuple[int, int] | None = None  # width and height of the training frames; others work if objects are about as large
+    score: float | None = None  # least score of a box that is shown, at which these weights miss and err about equally; None: SCORE
     notes: str = ""  # where the weights come from
 
     def __post_init__(self) -> None:
@@ -97,9 +99,16 @@ class DetectorConfig:
             raise InputError(f"{self.name}: classes={self.classes} must be at least one name, and each once")
         if self.trained_size is not None and min(self.trained_size) < 1:
             raise InputError(f"{self.name}: trained_size={self.trained_size} must be a width and a height of at least 1 pixel")
+        if self.score is not None and not 0 <= self.score <= 1:
+            raise InputError(f"{self.name}: score={self.score} must be from 0 to 1")
         for name in ("bottlenecks", "head_width", "window_us", "bins", "clip"):
             if getattr(self, name) < 1:
                 raise InputError(f"{self.name}: {name}={getattr(self, name)} must be positive")
+
+    @property
+    def least_score(self) -> float:
+        """Of a box that is shown, if nobody asks for another."""
+        return SCORE if self.score is None else self.score
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

@@ -1,4 +1,4 @@
-"""THE MACHINE: numba with our settings, glibc's malloc, and a subprocess for code that may crash the interpreter."""
+"""THE MACHINE: numba with our settings, glibc's malloc, packages that are missing, the device, a subprocess for code that may crash."""
 
 import ctypes
 import inspect
@@ -6,9 +6,13 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+
+from saccade.types import InputError
 
 Function = TypeVar("Function", bound=Callable)
 
@@ -60,3 +64,22 @@ def killing_signal(code: str, *arguments: str) -> int | None:
     """
     ended = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True).returncode
     return -ended if ended < 0 else None
+
+
+def check_extra(what: Path | str, package: str, extra: str) -> None:
+    """Before any work: InputError if WHAT needs a package that isn't installed."""
+    if find_spec(package) is None:
+        raise InputError(f'{what}: needs the package {package}, which isn\'t installed; `pip install "saccade-events[{extra}]"`')
+
+
+def device_named(name: str) -> str:
+    """Of torch: auto is the GPU if there is one."""
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.partition(":")[0] not in ("cpu", "cuda"):
+        raise InputError(f"device={name!r}: expected auto, cpu or cuda")
+    if name != "cpu" and not torch.cuda.is_available():
+        raise InputError(f"device={name}: torch finds no GPU; use cpu, or install torch with CUDA")
+    return name

@@ -1,6 +1,8 @@
 """DATA SET -> what is in it, and a cache of it: `saccade check | prepare`."""
 
+import sys
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,12 +11,14 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
-from saccade.datasets.check import check_dataset, shared_recordings
+from saccade.commands.options import RateOption, check_processes
+from saccade.datasets.check import alike_classes, check_dataset, shared_recordings
 from saccade.datasets.open import DatasetKind, fixed_sampling, open_dataset
 from saccade.datasets.prepare import prepare as prepare_dataset
 from saccade.datasets.recording import Dataset, Halve, Sampling
-from saccade.datasets.splits import FOLDERS
+from saccade.datasets.splits import splits_in
 from saccade.outputs.sheet import BoxedFrame, write_boxed_sheet
+from saccade.representation.windows import WindowKind
 from saccade.types import InputError
 
 Folder = Annotated[
@@ -36,16 +40,17 @@ def check(
     *,
     split: Split | None = None,
     kind: DatasetKind | None = None,
-    rate_hz: float | None = None,
+    rate_hz: Annotated[float | None, tyro.conf.arg(name="rate")] = None,
     deep: bool = False,
     out: Path | None = None,
 ) -> None:
-    """Count what DATASET holds and report what is wrong with it: broken files, labels outside recordings, duplicates.
+    """Count what DATASET holds and report what is wrong with it: broken files, labels outside recordings, duplicates, `Car` beside `car`.
+    Exit code 1 if there are problems.
 
     Args:
         split: Only this split; all that are there if not given.
         kind: Layout of the data set; recognised by its files if not given.
-        rate_hz: Frame rate at which labels are matched to frames; 20, or that of stored frames, if not given.
+        rate_hz: Frames per second of event time, to which labels are matched; 20, or that of stored frames, if not given.
         deep: Also decode every event, and report time that runs backwards and events outside the sensor.
         out: Write a .png of labelled frames with their boxes; with several splits, one for each (OUT_train.png).
     """
@@ -57,7 +62,7 @@ def check(
         sampling = fixed_sampling(one) or Sampling()
         sampling = replace(sampling, rate_hz=rate_hz or sampling.rate_hz)
         with tqdm(total=len(one.recordings), desc=f"checking {one.split}", unit=" recordings", leave=False, disable=None) as bar:
-            report = check_dataset(one, sampling, deep=deep, progress=lambda name, bar=bar: bar.update())  # type: ignore[misc]
+            report = check_dataset(one, sampling, deep=deep, progress=partial(_tick, bar))
         problems += len(report.problems)
         print(report.text())
         if out is not None:
@@ -67,10 +72,13 @@ def check(
             print(f"{'picture':12}{path}, {len(drawn)} frames")
         print()
     shared = shared_recordings(datasets)
+    shared += alike_classes(datasets)
     for line in shared:
         print(f"problem: {line}")
     problems += len(shared)
     print(f"{problems:,} problem{'' if problems == 1 else 's'}" if problems else "no problems")
+    if problems:
+        sys.exit(1)
 
 
 def prepare(
@@ -80,13 +88,13 @@ def prepare(
     what: Literal["frames", "events"] = "frames",
     split: Split | None = None,
     kind: DatasetKind | None = None,
-    rate_hz: float = 20.0,
+    rate_hz: RateOption = 20.0,
+    window: WindowKind = "sliding",
     window_ms: float = 50.0,
-    windows: Literal["sliding", "disjoint"] = "sliding",
     bins: int = 10,
     histogram: Literal["exact", "published"] = "exact",
     halved: Halve | None = None,
-    processes: int | None = None,
+    processes: int = 0,
 ) -> None:
     """Cache DATASET in OUT, as frames or as compact events; OUT opens as a data set. Run again after an interruption, it continues.
 
@@ -95,18 +103,20 @@ def prepare(
         split: Only this split; all that are there if not given.
         kind: Layout of the data set; recognised by its files if not given.
         rate_hz: Frames per second of event time.
+        window: Sliding windows keep their length at any rate, disjoint ones are as long as the step.
         window_ms: Length of a sliding window.
-        windows: Sliding windows have the same length at every rate, disjoint ones are as long as the step.
         bins: Time bins per window.
         histogram: How events are counted; published: bins from the first to the last event, as published weights expect.
         halved: Half resolution: by event coordinates, or odd pixels only, as published 1 Mpx weights expect; 1 Mpx and eTraM: events.
-        processes: Recordings prepared at the same time; as many as cores if not given.
+        processes: Number of processes; 0 = one per core.
     """
-    sampling = Sampling(rate_hz=rate_hz, kind=windows, window_us=round(window_ms * 1000), bins=bins, histogram=histogram)
+    check_processes(processes)
+    sampling = Sampling(rate_hz=rate_hz, kind=window, window_us=round(window_ms * 1000), bins=bins, histogram=histogram)
     failed = 0
     for one in [open_dataset(dataset, split, kind, halve=halved)] if split else _all_splits(dataset, kind, halved):
         with tqdm(total=len(one.recordings), desc=f"preparing {one.split}", unit=" recordings", leave=False, disable=None) as bar:
-            broken = prepare_dataset(one, out, sampling, what=what, processes=processes, progress=lambda name, bar=bar: bar.update())  # type: ignore[misc]
+            told = partial(_tick, bar)
+            broken = prepare_dataset(one, out, sampling, what=what, processes=processes or None, progress=told)
         for line in broken:
             print(f"left out: {line}")
         failed += len(broken)
@@ -137,9 +147,10 @@ def samples(dataset: Dataset, sampling: Sampling, number: int = PICTURES) -> lis
     return chosen
 
 
+def _tick(bar: tqdm, name: str) -> None:
+    bar.update()
+
+
 def _all_splits(root: Path, kind: DatasetKind | None, halve: Halve | None = None) -> list[Dataset]:
     """Every split that is there; if the folder itself is a split, that one; without splits, all of it."""
-    found = [split for split, names in FOLDERS.items() if any((root / name).is_dir() for name in names) or root.name in names]
-    if not found and (root / "splits.json").is_file():
-        found = list(FOLDERS)
-    return [open_dataset(root, split, kind, halve=halve) for split in found or ["all"]]
+    return [open_dataset(root, split, kind, halve=halve) for split in splits_in(root) or ["all"]]

@@ -1,10 +1,10 @@
 """`saccade detect`: weights + a recording -> boxes, as videos and files."""
 
+import logging
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,10 +12,12 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
-from saccade.commands.recordings import AS_STATED, ClockChoice, From, Reading, Recording, To, check_seconds, limits
+from saccade.commands.options import ClockChoice, Device, From, RateOption, To
+from saccade.commands.recordings import AS_STATED, Reading, Recording, check_seconds, limits
 from saccade.commands.simulate import size_of
 from saccade.commands.weights import WeightsFile
-from saccade.outputs.outputs import Outputs, RunInfo, check_outputs, open_outputs
+from saccade.machine import check_extra
+from saccade.outputs.outputs import EXTRAS, Outputs, RunInfo, check_outputs, open_outputs
 from saccade.pool import stop_signals
 from saccade.representation.windows import WindowKind
 from saccade.types import Counts, Events, InputError, Stepping
@@ -25,11 +27,10 @@ if TYPE_CHECKING:
     from saccade.stream.stream import Stream
     from saccade.stream.tiles import Tiled
 
-RateOption = Annotated[float, tyro.conf.arg(name="rate")]
 MinRate = Annotated[float | None, tyro.conf.arg(name="min-rate")]
 MaxRate = Annotated[float | None, tyro.conf.arg(name="max-rate")]
+log = logging.getLogger("saccade")
 SMALL = 4096  # events that a fault may cost
-TRACKED_FROM = 0.1  # scores below --score still continue tracks
 
 
 def detect(
@@ -44,7 +45,7 @@ def detect(
     end_s: To = None,
     clock: ClockChoice = "relative",
     classes: tuple[str, ...] = (),
-    score: float = 0.3,
+    score: float | None = None,
     slow: float = 1.0,
     window: WindowKind = "sliding",
     stepping: Stepping = "direct",
@@ -53,7 +54,7 @@ def detect(
     fit: Literal["auto", "pad", "scale", "tile"] = "auto",
     size: str | None = None,
     runtime: Literal["torch", "onnx", "openvino", "package"] = "torch",
-    device: str = "cpu",
+    device: Device = "auto",
     threads: int = 0,
     faults: Literal["raise", "skip"] = "raise",
     overwrite: bool = False,
@@ -70,7 +71,7 @@ def detect(
     times as long. Auto pads, and scales what is more than 1.5 times as large as --size.
 
     Args:
-        rate_hz: Detections per second of event time.
+        rate_hz: Frames per second of event time.
         min_rate_hz: Let the rate follow the activity, down to this one; if only --max-rate is given, down to --rate.
         max_rate_hz: Let the rate follow the activity, up to this one; if only --min-rate is given, up to --rate.
         out: Files to write, kinds by suffix; if not given RECORDING_detected.mp4 and .jsonl in this folder.
@@ -78,19 +79,19 @@ def detect(
         end_s: End so many seconds after the first event.
         clock: Absolute: --from and --to are times of the recording's own clock, as `saccade info` prints them.
         classes: Only these.
-        score: Only boxes of at least this score; tracks go on through lower ones.
+        score: Only boxes of at least this score, 0 to 1; if not given that of the weights, 0.3 where they say none.
         slow: Slow motion of the video, how many times. It shows 60 pictures a second at the most and leaves out the others.
         window: Sliding windows keep their length at any rate, disjoint ones are as long as the step.
         stepping: Which earlier state each frame continues from. Direct: the newest; interleaved: the one of a training window before.
         counts: Event counts of frames. Scaled: multiplied by training window / window length where windows are shorter.
         track: Give objects ids that last; --no-track leaves them out.
         fit: How a sensor of any size is shown to the network.
-        size: Width x height that the network knows; if not given that of its training (published: 304x240 or 640x360), or of its export.
+        size: Width x height: that the network knows; if not given that of its training (published: 304x240 or 640x360), or of its export.
         runtime: What computes the network; with other than torch, WEIGHTS is a file of `saccade export`.
-        device: Of torch: cpu or cuda.
-        threads: Of the network's computation on the CPU; 0 = as many as the runtime likes.
+        device: Where to compute; auto: the GPU if there is one.
+        threads: CPU threads; 0 = as many as the runtime likes.
         faults: At damage or a jump of time in RECORDING, raise an error, or skip it and go on, after a jump with an empty memory.
-        overwrite: Replace files of --out that exist.
+        overwrite: Replace files that exist.
     """
     _check(rate_hz, score, slow, threads)
     check_seconds(start_s, end_s)
@@ -111,7 +112,7 @@ def detect(
         wanted = class_indices(classes, opened.config)
         stream = open_stream(
             opened, rate_hz, reader.width, reader.height, fit, known, window=window, stepping=stepping, counts=counts, tracker=track,
-            score=min(score, TRACKED_FROM) if track else score, adaptive=adaptive, faults=faults, pictures=True,
+            score=score, adaptive=adaptive, faults=faults, pictures=True,
         )  # fmt: skip
         run = RunInfo(
             recording=recording.name, width=reader.width, height=reader.height, classes=opened.config.classes, rate_hz=highest_hz,
@@ -120,7 +121,7 @@ def detect(
         # Without limits a recording may be out of order; between limits that would be an error.
         events = reader.stream(None if start_s is None else start_us, None if end_s is None else end_us)
         events = events if faults == "raise" else _small(events)
-        _run(stream, events, run, open_outputs(paths, run), wanted, score)
+        _run(stream, events, run, open_outputs(paths, run), wanted)
 
 
 def _small(portions: Iterable[Events]) -> Iterator[Events]:
@@ -130,12 +131,12 @@ def _small(portions: Iterable[Events]) -> Iterator[Events]:
             yield events[first : first + SMALL]
 
 
-def _run(stream: "Stream | Tiled", events: Iterable[Events], run: RunInfo, outputs: Outputs, wanted: np.ndarray, score: float) -> None:
+def _run(stream: "Stream | Tiled", events: Iterable[Events], run: RunInfo, outputs: Outputs, wanted: np.ndarray) -> None:
     frames, boxes, tracks, began_s, time_us = 0, 0, set[int](), time.perf_counter(), run.start_us
     try:
         with stop_signals() as asked, outputs, _bar(run) as bar:
             for found in stream.run(events):
-                shown = found[np.isin(found.classes, wanted) & (found.scores >= score)]
+                shown = found[np.isin(found.classes, wanted)]
                 outputs.write(shown, stream.picture if outputs.wants_frames else None)
                 frames, boxes, time_us = frames + 1, boxes + len(shown), found.time_us
                 tracks |= set() if shown.tracks is None else set(shown.tracks[shown.tracks >= 0].tolist())
@@ -164,23 +165,28 @@ def _run(stream: "Stream | Tiled", events: Iterable[Events], run: RunInfo, outpu
 
 def class_indices(names: tuple[str, ...], config: "DetectorConfig") -> np.ndarray:
     """Of the chosen classes; of all if none is chosen."""
-    chosen = [name.strip() for text in names for name in text.split(",") if name.strip()]
-    unknown = [name for name in chosen if name not in config.classes]
+    chosen = {name.casefold() for name in names}
+    unknown = chosen - {name.casefold() for name in config.classes}
     if unknown:
-        raise InputError(f"--classes {' '.join(unknown)}: not of {config.name}; it knows {', '.join(config.classes)}")
-    return np.array([index for index, name in enumerate(config.classes) if name in chosen or not chosen])
+        raise InputError(f"--classes {' '.join(sorted(unknown))}: not of {config.name}; it knows {', '.join(config.classes)}")
+    return np.array([index for index, name in enumerate(config.classes) if name.casefold() in chosen or not chosen])
 
 
 def _standard(recording: Path) -> tuple[Path, ...]:
-    video = (Path(f"{recording.stem}_detected.mp4"),) if find_spec("av") else ()
-    return (*video, Path(f"{recording.stem}_detected.jsonl"))
+    video, lines = (Path(f"{recording.stem}_detected{suffix}") for suffix in (".mp4", ".jsonl"))
+    try:
+        check_extra(video, *EXTRAS[".mp4"])
+    except InputError as error:
+        log.warning("%s; without it only %s is written", error, lines)
+        return (lines,)
+    return (video, lines)
 
 
-def _check(rate_hz: float, score: float, slow: float, threads: int) -> None:
+def _check(rate_hz: float, score: float | None, slow: float, threads: int) -> None:
     for name, value in (("rate", rate_hz), ("slow", slow)):
         if not 0 < value < float("inf"):
             raise InputError(f"--{name} {value}: expected a number above 0")
-    if not 0 <= score <= 1:
+    if score is not None and not 0 <= score <= 1:
         raise InputError(f"--score {score}: expected 0 to 1")
     if threads < 0:
         raise InputError(f"--threads {threads}: expected 1 or more, or 0 to leave the choice to the runtime")

@@ -6,19 +6,19 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Any, Literal
 
 import numpy as np
-import tyro
 from jaxtyping import UInt8
 from tqdm import tqdm
 
 from saccade.commands.data import Folder, Split
+from saccade.commands.options import Device
 from saccade.commands.weights import WeightsFile
-from saccade.datasets.open import DatasetKind, fixed_sampling, open_dataset
+from saccade.datasets.open import DatasetKind, fixed_sampling, open_to_score
 from saccade.datasets.recording import Dataset, Sampling
 from saccade.evaluation.result import Evaluation, write_evaluation
-from saccade.evaluation.run.condition import Condition, EvaluationWindow
+from saccade.evaluation.run.condition import RATES_HZ, Condition, EvaluationWindow
 from saccade.evaluation.score.mistakes import Mistake, worst_mistakes
 from saccade.evaluation.score.protocol import protocol_of
 from saccade.evaluation.show.charts import plot_rates
@@ -28,9 +28,6 @@ from saccade.files import replacing
 from saccade.outputs.picture import colours
 from saccade.types import Counts, InputError, Stepping
 
-Windows = Annotated[str, tyro.conf.arg(metavar="sliding,disjoint,shrunk")]
-Counted = Annotated[str, tyro.conf.arg(metavar="plain,scaled")]
-Steppings = Annotated[str, tyro.conf.arg(metavar="direct,interleaved")]
 PICTURE_RATE_HZ = 200  # of the grid on which the frame nearest to a mistake is drawn
 
 
@@ -38,16 +35,16 @@ def evaluate(
     weights: WeightsFile,
     dataset: Folder,
     *,
-    rates: tuple[float, ...] = (20.0, 40.0, 80.0, 100.0, 200.0),
-    window: Windows = "sliding",
-    stepping: Steppings = "direct",
-    counts: Counted = "plain",
+    rates: tuple[float, ...] = RATES_HZ,
+    window: tuple[EvaluationWindow, ...] = ("sliding",),
+    stepping: tuple[Stepping, ...] = ("direct",),
+    counts: tuple[Counts, ...] = ("plain",),
     min_rate: tuple[float, ...] = (0.0,),
     jitter: tuple[float, ...] = (0.0,),
     drop: tuple[float, ...] = (0.0,),
     reset_every: tuple[int, ...] = (0,),
     seed: int = 0,
-    split: Split = "test",
+    split: Split | None = None,
     kind: DatasetKind | None = None,
     recordings: int = 0,
     beside: tuple[str, ...] = (),
@@ -56,7 +53,7 @@ def evaluate(
     latency_ms: float | Literal["measured"] | None = None,
     batch: int = 8,
     processes: int = 0,
-    device: str = "auto",
+    device: Device = "auto",
     out: Path | None = None,
 ) -> None:
     """Score WEIGHTS on DATASET at every rate of --rates: `saccade evaluate best.safetensors streets --rates 20 200 --out scores`.
@@ -73,17 +70,17 @@ def evaluate(
         jitter: Irregular frames: each step is randomly longer or shorter by up to this fraction, 0 to below 1.
         drop: Lost frames: this share of them is left out at random; the memory gets the true time step.
         reset_every: Reset the memory after so many frames, as the published evaluation does (21, or 10 for 1 Mpx); 0 = never.
-        seed: Random seed for jitter and drop.
-        split: Which recordings of DATASET.
-        kind: Kind of data set, if its content doesn't tell.
+        seed: Random seed: for jitter and drop.
+        split: Only this split; test if not given, or else what there is.
+        kind: Layout of the data set; recognised by its files if not given.
         recordings: Score only the first so many recordings; 0 = all.
         beside: Further weights to score in the same way and show in the same table and report.
         protocol: Saccade: frames without objects count, boxes ranked by objectness x class. Prophesee: the rules that papers use.
         label_rate: Thin denser labels to so many instants per second (simulated ones have 200).
         latency_ms: Also compute streaming AP: what would be ready in time if a step took so long, or `measured` on this machine.
         batch: Recordings that go through a GPU together; changes speed and memory use, not the scores.
-        processes: Number of processes; changes speed and memory use, not the scores. 0 = one per core, on a GPU one.
-        device: Cpu, cuda, or auto.
+        processes: Number of processes; 0 = one per core, on a GPU one. Changes speed and memory use, not the scores.
+        device: Where to compute; auto: the GPU if there is one.
         out: Folder for report.html, table.md, rates.png, evaluation.json and all detections; if not given, the table is only printed.
     """
     conditions = conditions_of(rates, window, stepping, jitter, drop, reset_every, seed, counts, min_rate)
@@ -92,7 +89,7 @@ def evaluate(
         raise InputError(f"{given}: expected 0 or more for the first three, at least 1 for the batch, and a label rate above 0")
     from saccade.weights.load import load_detector
 
-    opened = open_dataset(dataset, split, kind, halve=load_detector(weights).config.halved)
+    opened = open_to_score(dataset, split, kind, halve=load_detector(weights).config.halved)
     opened = replace(opened, recordings=opened.recordings[: recordings or None])
     options = {"protocol": protocol, "label_rate_hz": label_rate, "latency_ms": latency_ms, "batch": batch}
     _run([weights, *beside], opened, conditions, out, device, processes, options)
@@ -179,41 +176,31 @@ def _bar(seconds: float) -> Iterator[Callable[[str, float], None]]:
 
 def conditions_of(
     rates: Sequence[float],
-    window: str,
-    stepping: str,
+    windows: Sequence[EvaluationWindow] = ("sliding",),
+    steppings: Sequence[Stepping] = ("direct",),
     jitters: Sequence[float] = (0.0,),
     drops: Sequence[float] = (0.0,),
     resets: Sequence[int] = (0,),
     seed: int = 0,
-    counts: str = "plain",
+    counts: Sequence[Counts] = ("plain",),
     slowest: Sequence[float] = (0.0,),
 ) -> list[Condition]:
     """Every combination once, rates innermost; the seed is 0 without jitter and drop, so that equal conditions are one."""
-    if not all((rates, slowest, jitters, drops, resets)):
-        raise InputError("--rates, --min-rate, --jitter, --drop, --reset-every: expected at least one number after each")
-    windows, steppings = _chosen("window", window, EvaluationWindow), _chosen("stepping", stepping, Stepping)
-    counted = _chosen("counts", counts, Counts)
+    if not all((rates, windows, steppings, counts, slowest, jitters, drops, resets)):
+        options = "--rates, --window, --stepping, --counts, --min-rate, --jitter, --drop, --reset-every"
+        raise InputError(f"{options}: expected at least one value after each")
     combined = (
         Condition(
             rate_hz=rate,
-            window=cast(EvaluationWindow, kind),
-            stepping=cast(Stepping, step),
-            counts=cast(Counts, how),
+            window=kind,
+            stepping=step,
+            counts=how,
             min_rate_hz=low,
             jitter=jitter,
             drop=drop,
             reset_every=reset,
             seed=seed if jitter or drop else 0,
         )
-        for kind, step, how, low, jitter, drop, reset, rate in product(windows, steppings, counted, slowest, jitters, drops, resets, rates)
+        for kind, step, how, low, jitter, drop, reset, rate in product(windows, steppings, counts, slowest, jitters, drops, resets, rates)
     )
     return list(dict.fromkeys(combined))
-
-
-def _chosen(option: str, text: str, kind: object) -> tuple[str, ...]:
-    """Words separated by commas, each one of the literal KIND."""
-    words = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
-    unknown = [word for word in words if word not in get_args(kind)]
-    if unknown:
-        raise InputError(f"--{option} {text}: {unknown[0]!r} is unknown; expected {', '.join(get_args(kind))}, or several with commas")
-    return words

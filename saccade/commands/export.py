@@ -8,6 +8,7 @@ import tyro
 
 from saccade.commands.simulate import size_of
 from saccade.commands.weights import WeightsFile
+from saccade.machine import check_extra
 from saccade.types import InputError
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 Out = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="File to write: .onnx, or .pt2 for torch itself.")]
 CALIBRATION_FRAMES = 64
+EXTRA: dict[str, tuple[str, ...]] = {".onnx": ("onnx", "onnxscript", "onnxruntime"), ".pt2": ()}
 
 
 def export(
@@ -35,11 +37,11 @@ def export(
     are in its metadata. examples/run_onnx.py runs it with numpy.
 
     Args:
-        size: Width x height of the frames, fixed in the graph; if not given that of the training (published: 304x240 or 640x360).
+        size: Width x height: of the frames, fixed in the graph; if not given that of the training (published: 304x240 or 640x360).
         quantise: int8 for convolutions and linear layers (.onnx only): smaller, less exact; needs --calibrate.
         calibrate: A recording whose first 64 windows give int8 its value ranges.
         compile: Compile a .pt2 for this machine with AOTInductor (needs a C++ compiler).
-        overwrite: Replace OUT if it exists.
+        overwrite: Replace files that exist.
     """
     if out.exists() and not overwrite:
         raise InputError(f"{out}: exists already; give another name, or --overwrite to replace it")
@@ -50,6 +52,8 @@ def export(
 
     if out.suffix not in SUFFIXES:
         raise InputError(f"{out}: expected a name that ends in {' or '.join(SUFFIXES)}")
+    for package in EXTRA[out.suffix]:
+        check_extra(out, package, "export")
     detector = load_detector(weights)
     width, height = asked or known_size(detector.config)
     frames = None if calibrate is None else calibration_frames(calibrate, detector.config, height, width)

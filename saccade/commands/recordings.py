@@ -10,14 +10,17 @@ from typing import Annotated, Literal
 import tyro
 from tqdm import tqdm
 
+from saccade.commands.options import ClockChoice, From, RateOption, To
 from saccade.events import mend
 from saccade.events.open import open_events
 from saccade.events.reader import Reader
 from saccade.events.statistics import Statistics, measure, sparkline
 from saccade.events.write import check_target, write_events
+from saccade.machine import check_extra
 from saccade.outputs.sheet import spread_frames, write_sheet
 from saccade.outputs.video import FASTEST_FPS, write_video
 from saccade.representation.frames import frames
+from saccade.representation.windows import WindowKind
 from saccade.types import Events, InputError
 
 Recording = Annotated[
@@ -25,9 +28,6 @@ Recording = Annotated[
     tyro.conf.Positional,
     tyro.conf.arg(metavar="RECORDING", help="Event recording: DAT, RAW, HDF5, AEDAT4, ROS bag, ES, npz, csv, ..."),
 ]
-ClockChoice = Literal["relative", "absolute"]
-From = Annotated[float | None, tyro.conf.arg(name="from")]
-To = Annotated[float | None, tyro.conf.arg(name="to")]
 OutFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="File to write.")]
 
 
@@ -107,7 +107,7 @@ def convert(
         drop_duplicates: Remove events with the same time, pixel and polarity as an earlier one.
         clip_to_sensor: Remove events outside the sensor.
         start_at_zero: Subtract the time of the first event from all times.
-        overwrite: Replace OUT if it exists.
+        overwrite: Replace files that exist.
     """
     check_target(out, recording, overwrite)
     with opening.open(recording) as reader, _progress(reader, "converting") as chunks:
@@ -131,11 +131,11 @@ def view(
     recording: Recording,
     out: OutFile,
     *,
-    rate_hz: float = 20.0,
+    rate_hz: RateOption = 20.0,
+    window: WindowKind = "sliding",
     window_ms: float = 50.0,
-    kind: Literal["sliding", "disjoint"] = "sliding",
-    start_s: Annotated[float | None, tyro.conf.arg(name="from", aliases=("--start-s",))] = None,
-    end_s: Annotated[float | None, tyro.conf.arg(name="to", aliases=("--end-s",))] = None,
+    start_s: From = None,
+    end_s: To = None,
     clock: ClockChoice = "relative",
     slow: float = 1.0,
     overwrite: bool = False,
@@ -145,30 +145,32 @@ def view(
 
     Args:
         rate_hz: Frames per second of event time.
+        window: Sliding windows keep their length at any rate, disjoint ones are as long as the step.
         window_ms: Length of a sliding window.
-        kind: Sliding windows keep their length at any rate; disjoint windows are as long as the step.
         start_s: Begin so many seconds after the first event.
         end_s: End so many seconds after the first event.
         clock: Absolute: --from and --to are times of the recording's own clock, as `saccade info` prints them.
-        slow: Slow-motion factor. A video shows at most 60 frames per second, so 200 Hz is slowed down at least 3.3 times.
-        overwrite: Replace OUT if it exists.
+        slow: Slow motion of the video, how many times. It shows at most 60 frames per second, so 200 Hz is slowed down at least 3.3 times.
+        overwrite: Replace files that exist.
     """
     if out.suffix.lower() not in (".png", ".mp4"):
         raise InputError(f"{out}: unknown suffix {out.suffix!r}; expected .png or .mp4")
+    if out.suffix.lower() == ".mp4":
+        check_extra(out, "av", "video")
     if out.exists() and not overwrite:
         raise InputError(f"{out}: exists already; give another name, or --overwrite to replace it")
-    for name, value in (("rate-hz", rate_hz), ("window-ms", window_ms), ("slow", slow)):
+    for name, value in (("rate", rate_hz), ("window-ms", window_ms), ("slow", slow)):
         if not 0 < value < float("inf"):
             raise InputError(f"--{name} {value}: expected a number above 0")
     check_seconds(start_s, end_s)
     with opening.open(recording) as reader:
         start_us, end_us = limits(reader, start_s, end_s, clock)
         if out.suffix.lower() == ".png":
-            chosen = spread_frames(reader, 8, start_us, end_us, rate_hz, kind, round(window_ms * 1000))
-            write_sheet(out, chosen, f"{recording.name} at {rate_hz:g} Hz, {kind} windows")
+            chosen = spread_frames(reader, 8, start_us, end_us, rate_hz, window, round(window_ms * 1000))
+            write_sheet(out, chosen, f"{recording.name} at {rate_hz:g} Hz, {window} windows")
             print(f"{out}: {len(chosen)} frames")
             return
-        pictures = frames(reader.stream(start_us, end_us), rate_hz, kind, round(window_ms * 1000), reuse=True)
+        pictures = frames(reader.stream(start_us, end_us), rate_hz, window, round(window_ms * 1000), reuse=True)
         total = round((end_us - start_us) * 1e-6 * rate_hz)
         shown_hz = min(rate_hz / slow, FASTEST_FPS)
         bar = tqdm(pictures, desc="drawing", unit=" frames", leave=False, total=total, disable=None)

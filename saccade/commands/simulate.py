@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 import tyro
 from tqdm import tqdm
 
+from saccade.commands.options import check_processes
 from saccade.events.write import check_target, write_events
+from saccade.machine import check_extra
 from saccade.simulate.cutouts import PhotosConfig, photo_set
 from saccade.simulate.dataset import DatasetConfig, write_dataset
 from saccade.simulate.sensor import SensorConfig
@@ -37,7 +39,7 @@ def simulate(
     seconds: float | None = None,
     size: str | None = None,
     seed: int = 0,
-    processes: int | None = None,
+    processes: int = 0,
     overwrite: bool = False,
     sensor: SensorConfig = AS_BUILT,
 ) -> None:
@@ -58,10 +60,10 @@ def simulate(
         split: Put all recordings into this split instead of 80, 10 and 10 %.
         recordings: Number of recordings of the data set.
         seconds: Length of each recording, 8 if not given (4 with photographs); of a video, how much to read, all if not given.
-        size: Width x height of the sensor, 160x128 if not given; of a video, what to scale it to, its own size if not given.
+        size: Width x height: of the sensor, 160x128 if not given; of a video, what to scale it to, its own size if not given.
         seed: Random seed: another seed, another data set.
-        processes: Recordings made at the same time; as many as there are cores if not given.
-        overwrite: Replace OUT if it exists.
+        processes: Number of processes; 0 = one per core.
+        overwrite: Replace files that exist.
     """
     width, height = size_of(size) if size is not None else (None, None)
     if seconds is not None and not 0 < seconds < float("inf"):
@@ -69,13 +71,12 @@ def simulate(
     if out is None:
         if source.suffix and source.is_file():
             raise InputError(f"{source}: is a file; for the events of a video, name the file to write: saccade simulate {source} out.h5")
-        if processes is not None and processes < 1:
-            raise InputError(f"--processes {processes}: expected 1 or more")
+        check_processes(processes)
         config = DatasetConfig(
             recordings=recordings, seconds=seconds or (8.0 if photos is None else 4.0), width=width or 160, height=height or 128, seed=seed,
             sensor=sensor, photos=_photos(photos, images, cutouts), split=split,
         )  # fmt: skip
-        _dataset(source, config, processes)
+        _dataset(source, config, processes or None)
     elif photos is not None:
         raise InputError(f"--photos makes a data set; expected one folder to write to, got {source} and {out}")
     else:
@@ -96,6 +97,7 @@ def _photos(labels: Path | None, images: tuple[Path, ...], cutouts: int) -> Phot
         if images:
             raise InputError("--images names the photographs of --photos LABELS.json; give that, too")
         return None
+    check_extra("--photos", "cv2", "photos")
     places = tuple(str(path.resolve()) for path in images)
     found = photo_set(str(labels.resolve()), places)
     for reason, count in found.skipped.items():

@@ -19,29 +19,29 @@ WeightsFile = Annotated[
 ]
 
 
-def weights(file: WeightsFile, *, save: Path | None = None, half: bool = False, overwrite: bool = False) -> None:
-    """Print the detector that WEIGHTS belong to; with --save, write them as a file of saccade, without the optimiser state of checkpoints.
+def weights(file: WeightsFile, *, out: Path | None = None, half: bool = False, overwrite: bool = False) -> None:
+    """Print the detector that WEIGHTS belong to; with --out, write them as a file of saccade, without the optimiser state of checkpoints.
 
     Args:
-        save: Write the weights to this .safetensors file.
+        out: Write the weights to this .safetensors file.
         half: Write matrices in half precision, for half the size; computing stays in full precision.
-        overwrite: Replace the file of --save if it exists.
+        overwrite: Replace files that exist.
     """
     from saccade.weights.load import find_weights, load_detector, read_weights, save_detector
 
-    if half and save is None:
-        raise InputError("--half: changes only the file that --save writes; give --save OUT.safetensors as well")
-    if save is not None:
-        if save.suffix != ".safetensors":
-            raise InputError(f"{save}: expected a name that ends in .safetensors")
-        if save.exists() and not overwrite:
-            raise InputError(f"{save}: exists already; give another name, or --overwrite to replace it")
+    if half and out is None:
+        raise InputError("--half: changes only the file that --out writes; give --out NAME.safetensors as well")
+    if out is not None:
+        if out.suffix != ".safetensors":
+            raise InputError(f"{out}: expected a name that ends in .safetensors")
+        if out.exists() and not overwrite:
+            raise InputError(f"{out}: exists already; give another name, or --overwrite to replace it")
     path = find_weights(file)
     content = read_weights(path)
     print(_describe(path, content))
-    if save is not None:
-        save_detector(load_detector(path), save, training=content.training, half=half)
-        print(f"\n{save}: {save.stat().st_size / 1e6:.1f} MB")
+    if out is not None:
+        save_detector(load_detector(path), out, training=content.training, half=half)
+        print(f"\n{out}: {out.stat().st_size / 1e6:.1f} MB")
 
 
 def _describe(path: Path, content: "Weights") -> str:

@@ -159,6 +159,14 @@ def shared_recordings(datasets: Sequence[Dataset]) -> list[str]:
     return found
 
 
+def alike_classes(datasets: Sequence[Dataset]) -> list[str]:
+    """Names that differ in capitals or in the space around them, in one split or in two: probably one class that is written in two ways."""
+    spellings: dict[str, list[str]] = {}
+    for name in dict.fromkeys(name for dataset in datasets for name in dataset.classes):
+        spellings.setdefault("".join(name.split()).casefold(), []).append(name)
+    return [f"classes {', '.join(map(repr, names))} are probably one" for names in spellings.values() if len(names) > 1]
+
+
 def _digest(path: Path) -> bytes | None:
     try:
         with path.open("rb") as file:

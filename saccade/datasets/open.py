@@ -1,5 +1,6 @@
 """FOLDER -> DATA SET: one call for every kind, recognised by what the folder holds."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,10 @@ from saccade.datasets import layouts, rvt_tree
 from saccade.datasets.prepare import is_prepared_dataset, open_prepared
 from saccade.datasets.recording import Dataset, Halve, Sampling
 from saccade.datasets.rules import LabelRules
-from saccade.datasets.splits import Selection, select
+from saccade.datasets.splits import Selection, select, shared_out, splits_in
 from saccade.types import InputError
+
+log = logging.getLogger("saccade")
 
 DatasetKind = Literal["gen1", "1mpx", "rvt", "dsec", "etram", "synthetic", "folder"]
 BY_HASH = "no subfolders train, val, test and no splits.json: recordings are split 8 : 1 : 1 by a hash of their names"
@@ -49,6 +52,9 @@ def open_dataset(
     if found is None:
         raise InputError(f"{root}: no data set we know in it; {EXPECTED}")
     dataset = _open(root, chosen, found, rules, halve)
+    if chosen.by_hash:
+        shares = shared_out(recording.name for recording in dataset.recordings)
+        dataset = replace(dataset, recordings=tuple(one for one in dataset.recordings if shares[one.name] == split))
     if not dataset.recordings:
         how = f" ({BY_HASH})" if chosen.by_hash else ""
         notes = "".join(f"\n  {note}" for note in dataset.missing[:5])
@@ -77,6 +83,27 @@ def join_datasets(datasets: Sequence[Dataset]) -> Dataset:
         tuple(line for dataset in datasets for line in dataset.missing),
         tuple(line for dataset in datasets for line in dataset.notes),
     )
+
+
+def open_to_score(path: str | Path, split: str | None = None, kind: DatasetKind | None = None, *, halve: Halve | None = None) -> Dataset:
+    """A split; if none is named test, or else what there is, which is said."""
+    root = Path(path)
+    if split is None and root.is_dir():
+        there = splits_in(root) or (["all"] if (root / "all").is_dir() else [])
+        there = there or list(shared_out(one.name for one in open_dataset(root, "all", kind, halve=halve).recordings).values())
+        split = next(one for one in ("test", "val", "train", "all") if one in there)
+        if split != "test":
+            log.warning("%s: has no split test, so %s is scored; --split chooses", root, split)
+    return open_dataset(root, split or "test", kind, halve=halve)
+
+
+def open_to_validate(path: str | Path, kind: DatasetKind | None = None, *, halve: Halve | None = None) -> Dataset | None:
+    """The split val; None if there are splits, but not this one, which is said."""
+    there = splits_in(Path(path))
+    if there and "val" not in there:
+        log.warning("%s: has no split val, only %s: nothing is validated, and there is no best.safetensors", path, ", ".join(there))
+        return None
+    return open_dataset(path, "val", kind, halve=halve)
 
 
 def fixed_sampling(dataset: Dataset) -> Sampling | None:

@@ -1,7 +1,7 @@
 """FOLDER + SPLIT -> which recordings: by subfolders, by a splits.json, or by a hash of the name."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -9,6 +9,7 @@ from pathlib import Path
 from saccade.types import InputError
 
 FOLDERS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
+LISTED = 'expected {"train": [names of recordings], "val": [...], "test": [...]}'  # in splits.json
 SHARES = (("train", 0.8), ("val", 0.9), ("test", 1.0))  # split by hash: up to which fraction of the range
 
 
@@ -19,11 +20,9 @@ class Selection:
     folder: Path
     split: str
     names: frozenset[str] | None = None  # None = all
-    by_hash: bool = False
+    by_hash: bool = False  # `open_dataset` shares out the recordings, once it knows all of them
 
     def has(self, name: str) -> bool:
-        if self.by_hash:
-            return split_of(name) == self.split
         return self.names is None or name in self.names or name.rsplit("/", 1)[-1] in self.names
 
     def files(self, pattern: str) -> Iterator[Path]:
@@ -61,24 +60,50 @@ def select(root: Path, split: str) -> Selection:
     return Selection(root, split, by_hash=True)
 
 
+def splits_in(root: Path) -> list[str]:
+    """The splits that a folder has, as subfolders, as itself or in a splits.json; none: it is split by hash."""
+    found = [split for split, names in FOLDERS.items() if any((root / name).is_dir() for name in names) or root.name in names]
+    listed = root / "splits.json"
+    return found or ([split for split in FOLDERS if _lists(listed).get(split)] if listed.is_file() else [])
+
+
+def shared_out(names: Iterable[str]) -> dict[str, str]:
+    """The split of each by its hash. Two are enough to train: where train or val would be empty, they get one of the others."""
+    found = {name: split_of(name) for name in sorted(names, key=fraction_of)}
+    if len(found) > 1 and "train" not in found.values():
+        found[next(iter(found))] = "train"
+    if len(found) > 1 and "val" not in found.values():
+        training = [name for name, split in found.items() if split == "train"]
+        found[training[-1] if len(training) > 1 else next(name for name, split in found.items() if split == "test")] = "val"
+    return found
+
+
+def fraction_of(name: str) -> float:
+    return int.from_bytes(sha256(name.encode()).digest()[:8], "big") / 2**64
+
+
 def split_of(name: str) -> str:
     """The same for a name in every run and on every machine, so that test recordings never move into training when others are added."""
-    fraction = int.from_bytes(sha256(name.encode()).digest()[:8], "big") / 2**64
+    fraction = fraction_of(name)
     return next(split for split, share in SHARES if fraction < share)
 
 
-def _listed(path: Path, split: str) -> frozenset[str]:
-    expected = 'expected {"train": [names of recordings], "val": [...], "test": [...]}'
+def _lists(path: Path) -> dict[str, list[str]]:
     try:
         lists = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON ({error}); {expected}") from error
+        raise InputError(f"{path}: not JSON ({error}); {LISTED}") from error
     if not isinstance(lists, dict) or not all(
         isinstance(names, list) and all(isinstance(n, str) for n in names) for names in lists.values()
     ):
-        raise InputError(f"{path}: {expected}")
+        raise InputError(f"{path}: {LISTED}")
+    return lists
+
+
+def _listed(path: Path, split: str) -> frozenset[str]:
+    lists = _lists(path)
     if split not in lists:
-        raise InputError(f"{path}: has no split {split!r}, only {', '.join(lists)}; {expected}")
+        raise InputError(f"{path}: has no split {split!r}, only {', '.join(lists)}; {LISTED}")
     others = {name: other for other, names in lists.items() if other != split for name in names}
     both = sorted(set(lists[split]) & others.keys())
     if both:

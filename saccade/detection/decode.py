@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from saccade.config import SCORE
 from saccade.detection.boxes import cells_of, from_raw, precise
 from saccade.detection.matching import nms
 from saccade.machine import compiled
@@ -24,7 +25,7 @@ DenseBatch = Float[np.ndarray, "frames cells columns"]  # of `dense`
 class Decoding:
     """How predictions become boxes; see `decode`."""
 
-    threshold: float = 0.1
+    threshold: float | None = None  # a stream takes that of its weights, else it is `saccade.config.SCORE`
     nms_iou: float = 0.45
     maximum: int = 300
     ranking: Ranking = "product"
@@ -42,7 +43,7 @@ def decode(
     times_us: Sequence[int] | np.ndarray,
     canvas: Canvas | None = None,
     *,
-    threshold: float = 0.1,
+    threshold: float | None = None,
     nms_iou: float = 0.45,
     maximum: int = 300,
     ranking: Ranking = "product",
@@ -64,12 +65,13 @@ def decode_rows(
     times_us: Sequence[int] | np.ndarray,
     canvas: Canvas,
     *,
-    threshold: float = 0.1,
+    threshold: float | None = None,
     nms_iou: float = 0.45,
     maximum: int = 300,
     ranking: Ranking = "product",
 ) -> list[Detections]:
     """`decode` of what `dense` gives, whichever runtime computed it; numpy only."""
+    threshold = SCORE if threshold is None else threshold
     _check(rows, times_us, threshold, nms_iou, maximum, ranking)
     if np.isnan(rows).any():
         raise InputError("decode: the predictions contain NaN; look for NaN in the weights or in the memory's state, and reset it")

@@ -1,5 +1,7 @@
 """PREDICTIONS + TARGETS -> NAMED LOSS TERMS: IoU, objectness, class and L1, as published."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
@@ -11,8 +13,19 @@ from saccade.model.values import Predictions
 OVERLAP_WEIGHT = 5.0
 
 
-def loss(predictions: Predictions, targets: list[Target], *, l1: bool = False) -> dict[str, Tensor]:
-    """Terms "iou", "objectness", "class", with L1 also "l1", their sum "total", and the number of "positives", detached.
+class Loss(NamedTuple):
+    """What is to be made small."""
+
+    terms: dict[str, Tensor]  # they add up to the total
+    positives: Tensor  # number of cells that learn a label, detached
+
+    @property
+    def total(self) -> Tensor:
+        return torch.stack(list(self.terms.values())).sum()
+
+
+def loss(predictions: Predictions, targets: list[Target], *, l1: bool = False) -> Loss:
+    """Terms "iou", "objectness", "class", with L1 also "l1": `loss(predictions, targets).total.backward()`.
 
     Each is a sum over all frames, divided by the number of cells that learn a label (at least 1).
     """
@@ -34,8 +47,7 @@ def loss(predictions: Predictions, targets: list[Target], *, l1: bool = False) -
     if l1:
         terms["l1"] = (precise(raw) - to_raw(true, cells)).abs().sum()
     count = max(len(matches.cells), 1)
-    terms = {name: term / count for name, term in terms.items()}
-    return {**terms, "total": torch.stack(list(terms.values())).sum(), "positives": torch.tensor(len(matches.cells))}
+    return Loss({name: term / count for name, term in terms.items()}, torch.tensor(len(matches.cells)))
 
 
 def to_raw(boxes: Tensor, cells: Cells) -> Tensor:

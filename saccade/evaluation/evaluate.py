@@ -1,6 +1,7 @@
 """WEIGHTS + DATA SET + CONDITIONS -> EVALUATION: every rate scored at the same instants, resumable, in several processes."""
 
 import json
+import logging
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -8,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-import torch
-
+from saccade.datasets.classes import in_common
 from saccade.datasets.open import check_halving, fixed_sampling
 from saccade.datasets.recording import Dataset, LabelledRecording, Sampling
 from saccade.evaluation.result import Cost, Evaluation, Result
@@ -23,11 +23,14 @@ from saccade.evaluation.score.coco import flatten
 from saccade.evaluation.score.protocol import Protocol, protocol_of
 from saccade.events.reader import EARLIEST_US
 from saccade.files import replacing
+from saccade.machine import device_named
 from saccade.model.detector import Detector
 from saccade.types import InputError
 from saccade.weights.load import load_detector
 
 __all__ = ["answers_at", "evaluate"]
+
+log = logging.getLogger("saccade")
 
 STEP = "step.json"  # holds the measured time per step: a second measurement would differ, and with it the late answers
 
@@ -58,6 +61,10 @@ def evaluate(
     _check(conditions, recordings, label_rate_hz, batch, processes, latency_ms)
     detector, name = _load(weights, dataset, device)
     rules = protocol_of(protocol, dataset)
+    common = in_common(detector.config.classes, dataset, name)
+    for note in common.notes:
+        log.warning("%s", note)
+    dataset = common.dataset
     chosen = tuple(dataset.recordings)[: recordings or None]
     if not chosen:
         raise InputError(f"evaluate: {dataset.name} has no recordings in its split {dataset.split}; choose another")
@@ -73,7 +80,9 @@ def evaluate(
             nearest=fixed_sampling(dataset) is not None,
         )
         tasks = [_with_latency(replace(base, condition=one), latency_ms, detector, chosen, folder) for one in conditions]
-        batches = [RecordingBatch(task, chosen[i : i + together], folder) for task in tasks for i in range(0, len(chosen), together)]
+        batches = [
+            RecordingBatch(task, chosen[i : i + together], folder, common.places) for task in tasks for i in range(0, len(chosen), together)
+        ]
         kept: dict[Condition, dict[str, Kept]] = {one: {} for one in conditions}
         for piece, finished in work(detector, batches, processes, progress or (lambda name, seconds: None)):
             kept[piece.task.condition].update({one.recording: one for one in finished})
@@ -143,19 +152,11 @@ def _measured_ms(task: Task, detector: Detector, recording: LabelledRecording, p
 
 def _load(weights: Path | str | Detector, dataset: Dataset, device: str) -> tuple[Detector, str]:
     """The detector on its device, and its name for tables."""
-    if device == "cuda" and not torch.cuda.is_available():
-        raise InputError("evaluate: device=cuda, but torch finds no GPU; use device=cpu, or install torch with CUDA")
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = device_named(device)
     if isinstance(weights, Detector):
         detector, name = weights.to(device).eval(), weights.config.name
     else:
         detector, name = load_detector(weights, device), str(weights)
-    if tuple(detector.config.classes) != tuple(dataset.classes):
-        raise InputError(
-            f"evaluate: {name} finds {', '.join(detector.config.classes)}, but {dataset.name} has labels of {', '.join(dataset.classes)}; "
-            "use weights that were trained for these classes, in this order"
-        )
     check_halving(dataset, detector.config.halved)
     return detector, name
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from saccade.datasets.classes import in_common, renumbered
 from saccade.datasets.recording import Dataset, LabelledRecording, Sampling
 from saccade.evaluation.result import Answer, Metrics
 from saccade.evaluation.run.condition import Condition
@@ -26,12 +27,15 @@ def validate(
     world: int = 1,
 ) -> Metrics:
     """Scores at the training rate on the first RECORDINGS (0 = all). Of WORLD processes each takes its part; SHARE gathers all parts."""
+    common = in_common(detector.config.classes, dataset, detector.config.name)
+    dataset = common.dataset
     chosen = list(dataset.recordings)[: recordings or None]
     own = [answer for recording in chosen[rank::world] for answer in answers_of(detector, recording, threshold=threshold, chunk=chunk)]
     every = [answer for part in share(own) for answer in part]
     order = {recording.name: number for number, recording in enumerate(chosen)}
     every.sort(key=lambda answer: (order[answer.recording], answer.instant_us))  # equal scores rank alike with any number of processes
-    return average_precision([answer.labels for answer in every], [answer.detections for answer in every], dataset.classes)
+    found = renumbered([answer.detections for answer in every], common.places)
+    return average_precision([answer.labels for answer in every], found, dataset.classes)
 
 
 def answers_of(detector: Detector, recording: LabelledRecording, *, threshold: float = 0.1, chunk: int = CHUNK) -> Iterator[Answer]:

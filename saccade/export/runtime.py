@@ -11,6 +11,7 @@ from jaxtyping import Float
 from saccade.config import DetectorConfig
 from saccade.detection.decode import dense
 from saccade.export.exported import open_onnx, open_openvino, open_package
+from saccade.machine import device_named
 from saccade.model.detector import Detector
 from saccade.model.values import State
 from saccade.representation.histogram import Histogram
@@ -87,7 +88,7 @@ def check_names(where: str, arrays: Mapping[str, np.ndarray], names: list[str]) 
 
 
 def open_runtime(
-    weights: Path | str | Detector, runtime: RuntimeName = "torch", device: str = "cpu", threads: int | None = None
+    weights: Path | str | Detector, runtime: RuntimeName = "torch", device: str = "auto", threads: int | None = None
 ) -> Runtime:
     """Runtime of a Detector, weights file or name (torch), or of a file of `saccade export`; threads=None: the runtime's default."""
     if runtime not in get_args(RuntimeName):
@@ -97,9 +98,10 @@ def open_runtime(
     if runtime == "torch":
         if threads is not None:
             torch.set_num_threads(threads)  # for the whole process: torch has no other setting
+        device = device_named(device)
         return TorchRuntime(weights.to(device).eval() if isinstance(weights, Detector) else load_detector(weights, device))
     if isinstance(weights, Detector):
         raise InputError(f"runtime {runtime} runs a file: write it with saccade.export.graph.export_detector, or take runtime torch")
-    if device != "cpu":
+    if device not in ("cpu", "auto"):
         raise InputError(f"runtime {runtime} computes on cpu, got device={device!r}; take runtime torch for it")
     return {"onnx": open_onnx, "openvino": open_openvino, "package": open_package}[runtime](weights, threads)

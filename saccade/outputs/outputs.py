@@ -13,9 +13,11 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float32
 
+from saccade.machine import check_extra
 from saccade.representation.histogram import Histogram
 from saccade.types import Detections, InputError
 
+EXTRAS = {".mp4": ("av", "video"), ".mcap": ("mcap", "foxglove"), ".rrd": ("rerun", "rerun")}  # package and extra of those that need one
 SUFFIXES = (".mp4", ".jsonl", ".csv", ".json", ".npy", ".mcap", ".rrd")
 Look = Callable[[], Histogram]  # makes the frame that the detections were found in; called only if it is drawn
 
@@ -143,12 +145,14 @@ class Outputs:
 
 
 def check_outputs(paths: Sequence[Path], recording: Path, overwrite: bool) -> None:
-    """Before anything is computed: known suffixes, no file twice, none that exists unless it may be overwritten."""
+    """Before anything is computed: known suffixes, their packages installed, no file twice, none that exists unless it may be replaced."""
     for path in paths:
         if str(path) == "-":
             continue
         if path.suffix.lower() not in SUFFIXES:
             raise InputError(f"{path}: unknown suffix {path.suffix!r}; expected {', '.join(SUFFIXES)}, or - for a pipe")
+        if path.suffix.lower() in EXTRAS:
+            check_extra(path, *EXTRAS[path.suffix.lower()])
         if paths.count(path) > 1 or path.resolve() == recording.resolve():
             raise InputError(f"{path}: named twice, or the recording itself; every file of --out needs a name of its own")
         if path.exists() and (not overwrite or path.is_dir()):

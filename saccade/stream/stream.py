@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import get_args
@@ -18,9 +17,11 @@ from saccade.representation.windows import KINDS, Grid, Rate, WindowBuffer, Wind
 from saccade.stream.adaptive import Adaptive, pace_of
 from saccade.stream.counters import Counters, CountersUnderWay
 from saccade.stream.engine import Engine
-from saccade.stream.fit import canvas_for
+from saccade.stream.familiar import Familiar
+from saccade.stream.fit import Fit, Size, canvas_for, fixed_size
 from saccade.stream.intake import Intake, Timing
 from saccade.stream.live import Feed, LiveSettings, Overload
+from saccade.stream.shown import Shown
 from saccade.types import Counts, Detections, Events, Faults, InputError, Stepping, Window
 
 
@@ -35,12 +36,13 @@ class Stream:
     state of s5-vit-b at 304 x 240 is 5 MB (`memory_bytes`); and the events of one window.
 
     detector: a Detector, a weights file or name, a file that `saccade export` wrote (with RUNTIME), or a Runtime.
-    score: least score of a box (None: that of DECODING). tracker: True or a Tracker gives ids.
+    score: least score of a box, None: that of the weights. tracker: gives ids, which go on through lower scores; False: none.
+    fit: a sensor of another size than SIZE, which is that of the training, is padded, scaled down or, auto, scaled if much larger.
     faults: what damaged portions and jumps of time do, "raise" InputError or "skip" them and count (a jump restarts the memory).
     window: sliding (as long as in training) or disjoint (as long as the step). stepping: see `saccade.model.stepping`.
 
     Rarely needed:
-    width, height: the sensor, where the first events needn't tell. canvas: where its pixels go; by default padded as the network needs.
+    width, height: the sensor, where the first events needn't tell. canvas: where its pixels go, instead of what FIT chooses.
     counts: plain, or scaled to what a window as long as in training would hold: disjoint windows lose less at high rates.
     reset_every: end the memory after so many frames, as published; 0 = never. pictures: make `picture` available.
     decoding, adaptive, timing, live: see `Decoding`, `Adaptive`, `Timing`, `LiveSettings`.
@@ -52,15 +54,17 @@ class Stream:
         rate_hz: Rate = 20.0,
         *,
         score: float | None = None,
-        tracker: bool | Tracker = False,
+        tracker: bool | Tracker = True,
+        fit: Fit = "auto",
         faults: Faults = "raise",
         window: WindowKind = "sliding",
         stepping: Stepping = "direct",
         runtime: RuntimeName = "torch",
-        device: str = "cpu",
+        device: str = "auto",
         threads: int | None = None,
         width: int | None = None,
         height: int | None = None,
+        size: Size | None = None,
         canvas: Canvas | None = None,
         counts: Counts = "plain",
         reset_every: int = 0,
@@ -75,6 +79,7 @@ class Stream:
             "stepping": (stepping, get_args(Stepping)),
             "counts": (counts, get_args(Counts)),
             "faults": (faults, get_args(Faults)),
+            "fit": (fit, [one for one in get_args(Fit) if one != "tile"]),  # which is several streams: `saccade.stream.tiles.open_stream`
         }.items():
             if value not in choices:
                 raise InputError(f"stream: unknown {name}={value!r}; expected {' or '.join(choices)}")
@@ -82,9 +87,10 @@ class Stream:
             raise InputError(f"stream: width={width}, height={height}; expected both or none")
         self.runtime = open_runtime(detector, runtime, device, threads) if isinstance(detector, Detector | Path | str) else detector
         self.window, self.stepping, self.counts, self.reset_every, self.faults = window, stepping, counts, reset_every, faults
-        self.decoding = decoding if score is None else replace(decoding, threshold=score)
+        self.familiar = Familiar(self.runtime.config)
+        self._boxes = Shown(self.runtime.config, decoding, score, tracker)
         self.adaptive, self.timing, self.live, self.pictures = adaptive, timing, live, pictures
-        self.tracker = Tracker() if tracker is True else tracker or None
+        self.tracker, self._fit = self._boxes.tracker, (fit, size, fixed_size(self.runtime))
         self._wanted_hz: Rate | None = None  # a rate that was set and not taken yet
         self._rate_hz: Rate = rate_hz if adaptive is None or adaptive.max_rate_hz is None else adaptive.max_rate_hz
         self._pace = pace_of(adaptive, rate_hz)
@@ -117,6 +123,11 @@ class Stream:
             raise InputError("stream: its rate is adaptive; make another stream with other min_rate_hz and max_rate_hz")
         Grid.of_rate(rate_hz, 0)
         self._wanted_hz = rate_hz  # taken between two windows: whoever sets it may be another thread
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of what is found, in the order of `Detections.classes`."""
+        return self.runtime.config.classes
 
     @property
     def counters(self) -> Counters:
@@ -256,6 +267,7 @@ class Stream:
         for piece in pieces:
             engine = self.engine(piece.width, piece.height)
             engine.add(piece)
+            self.familiar.events(piece, engine.canvas)
             self._counted.add(windows=1, late_events=piece.late)
             elapsed_us = self._windows.elapsed_us(piece.end_us)
             if overload is not None and overload.merges(cutter.waiting + 1, float(cutter.grid.step_us) / 1e6):
@@ -271,8 +283,8 @@ class Stream:
         last_event_us = self._windows.last_event_us()
         frame = engine.take()
         rows = engine.advance(frame)
-        (found,) = decode_rows(rows[None], [frame.end_us], engine.canvas, **vars(self.decoding))
-        found = found if self.tracker is None else self.tracker.update(found)
+        (found,) = decode_rows(rows[None], [frame.end_us], engine.canvas, **vars(self._boxes.decoding))
+        found = self._boxes.of(found)
         self._counted.add(steps=1, unseen_events=self._windows.unseen)
         self._windows.unseen = 0
         self._counted.latencies.add(time.perf_counter() - self._intake.arrived_s(last_event_us))
@@ -282,6 +294,7 @@ class Stream:
         """Frames and memory for a sensor of this size."""
         if self._engine is None:
             self._engine = self.new_engine(width, height, self._windows, self._intake.cutter.grid.step_us)
+            self.familiar.sensor(self._engine.canvas)
         return self._engine
 
     def new_engine(self, width: int, height: int, windows: WindowBuffer, step_us: Fraction) -> Engine:
@@ -290,4 +303,4 @@ class Stream:
 
     def canvas(self, width: int, height: int) -> Canvas:
         """Where the pixels of a sensor of this size go."""
-        return canvas_for(self.runtime.config, width, height, "pad") if self._canvas is None else self._canvas
+        return canvas_for(self.runtime.config, width, height, *self._fit) if self._canvas is None else self._canvas

@@ -16,6 +16,7 @@ from saccade.representation.frames import Frame, Framer
 from saccade.representation.histogram import Histogram
 from saccade.stream.fit import Fit, Size, canvas_for, fixed_size, known_size
 from saccade.stream.intake import Timing
+from saccade.stream.shown import Shown
 from saccade.stream.stream import Stream
 from saccade.types import Detections, Events, InputError
 
@@ -37,8 +38,7 @@ def open_stream(
 ) -> "Stream | Tiled":
     """A stream for a sensor of this size; OPTIONS are the Stream's."""
     if fit != "tile":
-        canvas = canvas_for(runtime.config, width, height, fit, known, fixed_size(runtime))
-        return Stream(runtime, rate_hz, width=width, height=height, canvas=canvas, **options)
+        return Stream(runtime, rate_hz, width=width, height=height, fit=fit, size=known, **options)
     return Tiled(runtime, rate_hz, width, height, known, **options)
 
 
@@ -49,7 +49,8 @@ class Tiled:
 
     def __init__(
         self, runtime: Runtime, rate_hz: float, width: int, height: int, known: Size | None = None, *,
-        tracker: bool | Tracker = False, pictures: bool = False, decoding: Decoding = Decoding(), **options: Any,  # noqa: B008
+        score: float | None = None, tracker: bool | Tracker = True, pictures: bool = False,
+        decoding: Decoding = Decoding(), **options: Any,  # noqa: B008
     ) -> None:  # fmt: skip
         apart = [name for name, usual in (("adaptive", None), ("faults", "raise")) if options.get(name, usual) != usual]
         if apart:
@@ -58,17 +59,19 @@ class Tiled:
         fixed = fixed_size(runtime)
         scale = canvas_for(config, width, height, "pad").scale
         size = tuple(round(side / scale) for side in known or fixed or known_size(config))
-        self.width, self.height, self.decoding = width, height, decoding
+        self.width, self.height = width, height
+        self._boxes = Shown(config, decoding, score, tracker)
         timing = vars(options.get("timing", Timing()))
         self._framer = Framer(rate_hz, "sliding", config.window_us, config.bins, config.clip, reuse=True, **timing) if pictures else None
         self._shown: Frame | None = None
-        self.tracker = Tracker() if tracker is True else tracker or None
         self.tiles = tiles_of(width, height, (size[0], size[1]))
         self.streams = []
         for tile in self.tiles:
             sides = tile.right - tile.left, tile.bottom - tile.top
             canvas = canvas_for(config, *sides, "pad", None, fixed)
-            self.streams.append(Stream(runtime, rate_hz, width=sides[0], height=sides[1], canvas=canvas, decoding=decoding, **options))
+            shown: dict[str, Any] = {"canvas": canvas, "decoding": self._boxes.decoding, "tracker": False}
+            self.streams.append(Stream(runtime, rate_hz, width=sides[0], height=sides[1], **shown, **options))
+            self.streams[-1].familiar.said = self.streams[0].familiar.said
 
     def run(self, source: Iterable[Events]) -> Iterator[Detections]:
         for events in source:
@@ -100,8 +103,7 @@ class Tiled:
             boxes, scores, classes = (np.concatenate([getattr(part, name) for part in parts]) for name in ("boxes", "scores", "classes"))
             self._shown = next((frame for frame in pictures if frame.end_us >= time_us), self._shown)
             whole = Detections(boxes, scores, classes, time_us)
-            kept = nms(boxes, scores, classes, self.decoding.nms_iou)
-            yield whole[kept] if self.tracker is None else self.tracker.update(whole[kept])
+            yield self._boxes.of(whole[nms(boxes, scores, classes, self._boxes.decoding.nms_iou)])
 
 
 def tiles_of(width: int, height: int, size: Size) -> list[Tile]:

@@ -13,6 +13,7 @@ import torch
 
 from saccade.config import DetectorConfig
 from saccade.datasets.check import warn_of_dropped_labels
+from saccade.datasets.classes import in_common
 from saccade.datasets.loader import Batch, Loader
 from saccade.datasets.open import check_halving
 from saccade.datasets.recording import Dataset, Sampling
@@ -55,6 +56,8 @@ def fit(
         detector = build_detector(settings, training, config).to(processes.device)
         for dataset in (training, validation) if validation else (training,):
             check_halving(dataset, detector.config.halved)
+        for note in in_common(detector.config.classes, validation, "the training").notes if validation else ():
+            log.warning("%s", note)
         optimiser = torch.optim.AdamW(detector.parameters(), lr=settings.highest_rate, weight_decay=settings.weight_decay, fused=True)
         run = TrainingRun(detector, optimiser, MovingAverage(detector) if settings.average else None)
         if processes.world > 1 and settings.share_batch_norms:

@@ -102,10 +102,11 @@ def _learn_part(
             names = ("iou", "objectness", "class", *(["l1"] if settings.l1 else []), "total", "positives", "labelled")
             return dict.fromkeys(names, zero), detach(state)
         predictions = detector.detect(pick(pyramid, batch.labelled))
-    terms = loss(predictions, batch.targets, l1=settings.l1)
-    positives = terms.pop("positives").to(labelled)
+    found = loss(predictions, batch.targets, l1=settings.l1)
+    positives, total = found.positives.to(labelled), found.total
     scale = positives.clamp(min=1)
-    (terms["total"] * scale).backward()
+    (total * scale).backward()
+    terms = found.terms | {"total": total}
     return {**{name: value.detach() * scale for name, value in terms.items()}, "positives": positives, "labelled": labelled}, detach(state)
 
 

@@ -61,11 +61,11 @@ class TrainingSettings:
     """Synchronise batch norms over all processes; off saves two messages per norm and step."""
     lanes: LaneSettings = field(default_factory=LaneSettings)
     seed: int = 0
-    """Random seed for fresh weights, the order of recordings, clips and augmentation."""
+    """Random seed: for fresh weights, the order of recordings, clips and augmentation."""
     workers: int = 1
     """Data loader processes for each training process."""
     threads: int = 0
-    """CPU threads of each training process; 0 = cores divided by the training processes of this machine."""
+    """CPU threads; of each training process, 0 = cores divided by the training processes of this machine."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute; auto: the GPU if there is one."""
     validate_every: int = 0

@@ -4,8 +4,10 @@ import logging
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from saccade.config import DetectorConfig, presets
+from saccade.datasets.classes import places_of
 from saccade.datasets.recording import Dataset, Halve
 from saccade.machine import killing_signal
 from saccade.model.detector import Detector
@@ -31,13 +33,26 @@ def build_detector(settings: TrainingSettings, dataset: Dataset, config: Detecto
             return Detector(replace(config, **known)).train()  # type: ignore[arg-type]
         weights = _read(settings.model)
         detector = Detector(replace(weights.config, classes=tuple(dataset.classes), trained_size=_size(dataset)))
-    tensors = dict(weights.tensors)
-    if weights.config.classes != tuple(dataset.classes):
-        log.warning("%s knows %s; its class outputs start anew for %s", settings.model, weights.config.classes, tuple(dataset.classes))
-        fresh = {name: value for name, value in detector.state_dict().items() if name.startswith("head.") and ".classes." in name}
-        tensors.update(fresh)
-    detector.load_state_dict(tensors)
+    detector.load_state_dict(weights.tensors | _class_outputs(weights, detector, settings.model))
     return detector.train()
+
+
+def _class_outputs(weights: Weights, detector: Detector, name: str) -> dict[str, Tensor]:
+    """Outputs of the classes: those of known names keep their weights, the others are those of the fresh DETECTOR."""
+    known, wanted = weights.config.classes, detector.config.classes
+    if known == wanted:
+        return {}
+    places = places_of(wanted, known)
+    kept = [f"{one} from {known[place]}" if one != known[place] else one for one, place in zip(wanted, places, strict=True) if place >= 0]
+    anew = [one for one, place in zip(wanted, places, strict=True) if place < 0]
+    left = [one for number, one in enumerate(known) if number not in places]
+    parts = {"keeps its outputs for": kept, "starts anew for": anew, "gives up": left}
+    log.warning("%s %s", name, "; ".join(f"{what} {', '.join(names)}" for what, names in parts.items() if names))
+    outputs = {key: value.clone() for key, value in detector.state_dict().items() if key.startswith("head.") and ".classes." in key}
+    rows = [row for row, place in enumerate(places) if place >= 0]
+    for key, value in outputs.items():
+        value[rows] = weights.tensors[key][[places[row] for row in rows]].to(value.dtype)
+    return outputs
 
 
 def halving_of(settings: TrainingSettings) -> Halve:

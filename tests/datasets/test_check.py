@@ -79,13 +79,15 @@ def test_a_recording_in_two_splits_is_found_by_content(tmp_path: Path) -> None:
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     root = gen1_folder(gen1_folder(tmp_path / "d", ("a", "b")), ("x", "y", "z"), split="val")
     (root / "val/z_td.dat").write_bytes(b"")
-    data.check(root, out=tmp_path / "sheet.png")
+    with pytest.raises(SystemExit, match="1"):
+        data.check(root, out=tmp_path / "sheet.png")
     text = capsys.readouterr().out
     assert "split train" in text
     assert "split val" in text
     assert "1 broken" in text
     assert "3 problems" in text, "z is empty; x and y are a and b"
-    data.check(root, split="val")
+    with pytest.raises(SystemExit, match="1"):
+        data.check(root, split="val")
     assert capsys.readouterr().out.endswith("\n1 problem\n")
     for split in ("train", "val"):
         assert (tmp_path / f"sheet_{split}.png").read_bytes().startswith(b"\x89PNG")

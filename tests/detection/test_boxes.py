@@ -52,7 +52,7 @@ def test_a_grid_first_used_for_inference_serves_training() -> None:
         cells_of(predictions)
     raw = predictions.boxes.requires_grad_()
     from_raw(raw, cell_grid(grids)).sum().backward()
-    loss(predictions, make.targets([2]))["total"].backward()
+    loss(predictions, make.targets([2])).total.backward()
 
 
 def test_predictions_must_have_the_cells_of_their_grids() -> None:

@@ -54,10 +54,11 @@ def test_every_term_is_what_the_formulas_give(counts: list[int], l1: bool, seed:
     slow, fast = slow_loss(predictions, targets), loss(predictions, targets, l1=l1)
     if not l1:
         slow.pop("l1")
-    slow["total"] = sum(term for name, term in slow.items() if name != "positives")
-    assert fast.keys() == slow.keys()
+    assert fast.positives.item() == slow.pop("positives")
+    assert fast.terms.keys() == slow.keys()
     for name, term in slow.items():
-        np.testing.assert_allclose(fast[name].item(), term, rtol=1e-10, err_msg=name)
+        np.testing.assert_allclose(fast.terms[name].item(), term, rtol=1e-10, err_msg=name)
+    np.testing.assert_allclose(sum(fast.terms.values()).item(), fast.total.item(), rtol=1e-12)  # whoever adds them up has the total
 
 
 def test_perfect_predictions_cost_next_to_nothing() -> None:
@@ -69,9 +70,9 @@ def test_perfect_predictions_cost_next_to_nothing() -> None:
     matches = assign(predictions, [target])
     predictions.objectness[0, matches.cells] = 20.0
     predictions.classes[0, matches.cells, 1] = 20.0
-    terms = loss(predictions, [target], l1=True)
-    assert terms["total"].item() < 1e-4
-    assert terms["positives"].item() == 10  # ten cells in reach say the very box
+    found = loss(predictions, [target], l1=True)
+    assert found.total.item() < 1e-4
+    assert found.positives.item() == 10  # ten cells in reach say the very box
 
 
 @pytest.mark.parametrize("l1", [False, True])
@@ -80,10 +81,10 @@ def test_perfect_predictions_cost_next_to_nothing() -> None:
 def test_gradients_are_there_and_finite(counts: list[int], dtype: torch.dtype, l1: bool) -> None:
     """Without labels, and without frames, too: in training on several machines every parameter must get a gradient each time."""
     predictions = leaves(make.predictions(len(counts), dtype=dtype))
-    terms = loss(predictions, make.targets(counts), l1=l1)
-    assert terms["total"].dtype == torch.float32
-    assert not terms["positives"].requires_grad
-    terms["total"].backward()
+    found = loss(predictions, make.targets(counts), l1=l1)
+    assert found.total.dtype == torch.float32
+    assert not found.positives.requires_grad
+    found.total.backward()
     for column in predictions[:3]:
         assert column.grad is not None
         assert column.grad.isfinite().all()
@@ -97,7 +98,7 @@ def test_huge_outputs_have_finite_loss_and_gradients() -> None:
     predictions.objectness[:] = 1e4
     predictions.classes[:] = -1e4
     leaves(predictions)
-    total = loss(predictions, make.targets([3]), l1=True)["total"]
+    total = loss(predictions, make.targets([3]), l1=True).total
     total.backward()
     assert total.isfinite()
     assert all(column.grad.isfinite().all() for column in predictions[:3])
@@ -109,7 +110,7 @@ def test_gradients_are_those_of_finite_differences() -> None:
     targets = make.targets([2], seed=3)
 
     def total(boxes: torch.Tensor, objectness: torch.Tensor) -> torch.Tensor:
-        terms = loss(predictions._replace(boxes=boxes, objectness=objectness), targets, l1=True)
+        terms = loss(predictions._replace(boxes=boxes, objectness=objectness), targets, l1=True).terms
         return terms["iou"] + terms["objectness"] + terms["l1"]
 
     assert torch.autograd.gradcheck(total, (predictions.boxes.requires_grad_(), predictions.objectness.requires_grad_()), eps=1e-7)
@@ -120,11 +121,11 @@ def test_descent_finds_the_boxes() -> None:
     predictions = leaves(make.predictions(2, sharp=0.1))
     targets = [Target(target.boxes.float(), target.classes) for target in make.targets([2, 1], seed=5)]
     optimiser = torch.optim.Adam(predictions[:3], lr=0.1)
-    first = loss(predictions, targets)["total"].item()
+    first = loss(predictions, targets).total.item()
     for _ in range(150):
         optimiser.zero_grad()
-        loss(predictions, targets)["total"].backward()
+        loss(predictions, targets).total.backward()
         optimiser.step()
-    terms = loss(predictions, targets)
-    assert terms["iou"].item() < 0.5
-    assert terms["total"].item() < 0.1 * first
+    found = loss(predictions, targets)
+    assert found.terms["iou"].item() < 0.5
+    assert found.total.item() < 0.1 * first

@@ -20,7 +20,7 @@ FILES = {"evaluation.json", "table.md", "rates.png", "report.html"}
 
 
 def test_every_combination_once_with_the_rates_innermost() -> None:
-    found = conditions_of((20, 200), "sliding, disjoint,sliding", "direct,interleaved")
+    found = conditions_of((20, 200), ("sliding", "disjoint", "sliding"), ("direct", "interleaved"))
     assert [one.name for one in found] == [
         f"{window}-{stepping}-{rate}Hz"
         for window in ("sliding", "disjoint")
@@ -30,17 +30,17 @@ def test_every_combination_once_with_the_rates_innermost() -> None:
 
 
 def test_counts_are_another_condition() -> None:
-    found = conditions_of((40.0,), "disjoint", "direct", counts="plain,scaled")
+    found = conditions_of((40.0,), ("disjoint",), counts=("plain", "scaled"))
     assert [condition.name for condition in found] == ["disjoint-direct-40Hz", "disjoint-direct-40Hz-scaled"]
 
 
 def test_constant_and_adaptive_rates_are_others() -> None:
-    found = conditions_of((20.0, 200.0), "sliding", "direct", slowest=(0.0, 5.0))
+    found = conditions_of((20.0, 200.0), slowest=(0.0, 5.0))
     assert [(one.min_rate_hz, one.rate_hz) for one in found] == [(0, 20), (0, 200), (5, 20), (5, 200)]
 
 
 def test_chance_has_a_seed_only_where_there_is_chance() -> None:
-    found = conditions_of((20.0,), "sliding", "direct", jitters=(0.0, 0.3), drops=(0.0,), resets=(0, 21), seed=7)
+    found = conditions_of((20.0,), jitters=(0.0, 0.3), drops=(0.0,), resets=(0, 21), seed=7)
     assert found == [
         Condition(rate_hz=20.0),
         Condition(rate_hz=20.0, reset_every=21),
@@ -52,17 +52,15 @@ def test_chance_has_a_seed_only_where_there_is_chance() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"window": "sliding,round"}, "'round' is unknown; expected sliding, disjoint, shrunk"),
-        ({"stepping": ""}, "expected direct, interleaved"),
-        ({"counts": "double"}, "'double' is unknown; expected plain, scaled"),
-        ({"rates": ()}, "at least one number"),
+        ({"windows": ()}, "at least one value"),
+        ({"rates": ()}, "at least one value"),
         ({"rates": (20.0, 2000.0)}, "from 1 to 1000"),
         ({"jitters": (1.0,)}, "below 1"),
     ],
 )
 def test_what_means_no_condition_is_refused(change: dict, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        conditions_of(**({"rates": (20.0,), "window": "sliding", "stepping": "direct"} | change))
+        conditions_of(**({"rates": (20.0,)} | change))
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +95,7 @@ def test_it_prints_the_table_writes_every_form_and_goes_on(
     out = tmp_path / "new" / "scores"
 
     def run() -> str:
-        evaluate(weights, streets, rates=(20.0, 40.0), window="sliding,disjoint", latency_ms=5.0, out=out, processes=1)
+        evaluate(weights, streets, rates=(20.0, 40.0), window=("sliding", "disjoint"), latency_ms=5.0, out=out, processes=1)
         return capsys.readouterr().out
 
     said = run()
@@ -166,8 +164,8 @@ def test_the_help_says_which_option_sets_the_rate_and_values_are_taken_as_shown(
     assert "This alone sets the rate" in " ".join(text.replace("│", " ").split())
     asked = ["--rates", "20", "200", "--window", "sliding,round", "--latency-ms", "measured", "--reset-every", "0", "21"]
     refused = subprocess.run([*command, "w", "d", *asked], capture_output=True, text=True, cwd=ROOT)
-    expected = "--window sliding,round: 'round' is unknown; expected sliding, disjoint, shrunk, or several with commas"
-    assert (refused.returncode, refused.stderr) == (2, f"saccade: {expected}\n")
+    assert refused.returncode == 2
+    assert "--window: 'round' is none of sliding, disjoint, shrunk" in refused.stderr
 
 
 def test_the_data_set_is_opened_as_the_weights_were_trained(streets: Path, weights: Path, tmp_path: Path) -> None:

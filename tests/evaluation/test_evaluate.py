@@ -216,7 +216,7 @@ def test_wrong_input_is_named(data: Dataset) -> None:
         ({"processes": 0}, "processes=0"),
         ({"latency_ms": -1.0}, "latency_ms"),
         ({"protocol": "ours"}, "unknown name"),
-        ({"dataset": replace(data, classes=("car",))}, "in this order"),
+        ({"dataset": replace(data, classes=("tram", "bus"))}, "give the classes the same names"),
         ({"dataset": replace(data, recordings=())}, "no recordings"),
     ):
         with pytest.raises(InputError, match=text):

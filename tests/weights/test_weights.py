@@ -55,7 +55,7 @@ def test_a_file_builds_its_own_model(tmp_path: Path) -> None:
 
 
 def test_half_precision_takes_half_the_space_and_changes_little(own: Path, tmp_path: Path) -> None:
-    cli.weights(own, save=tmp_path / "half.safetensors", half=True)
+    cli.weights(own, out=tmp_path / "half.safetensors", half=True)
     assert (tmp_path / "half.safetensors").stat().st_size < 0.6 * own.stat().st_size
     whole, half = (load_detector(path).state_dict() for path in (own, tmp_path / "half.safetensors"))
     for name, value in whole.items():
@@ -72,15 +72,15 @@ def test_saving_replaces_a_file_at_once_or_not_at_all(own: Path) -> None:
 
 
 def test_the_command_prints_and_converts(own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cli.weights(own, save=tmp_path / "copy.safetensors")
+    cli.weights(own, out=tmp_path / "copy.safetensors")
     text = capsys.readouterr().out
     assert all(word in text for word in ("tiny", "cat", "50 ms", "for a test", "steps", "12.5", "zoh"))
     assert load_file(tmp_path / "copy.safetensors").keys() == load_file(own).keys()
     assert read_weights(tmp_path / "copy.safetensors").training == {"steps": 7, "mAP": 12.5}
     with pytest.raises(InputError, match="--overwrite"):
-        cli.weights(own, save=tmp_path / "copy.safetensors")
+        cli.weights(own, out=tmp_path / "copy.safetensors")
     with pytest.raises(InputError, match="safetensors"):
-        cli.weights(own, save=tmp_path / "copy.ckpt")
+        cli.weights(own, out=tmp_path / "copy.ckpt")
 
 
 @pytest.fixture

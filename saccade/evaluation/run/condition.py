@@ -5,6 +5,7 @@ from typing import Literal, get_args
 
 from saccade.types import Counts, InputError, Stepping
 
+RATES_HZ = (20.0, 40.0, 80.0, 100.0, 200.0)  # at which a detector is scored, if nobody asks for others
 EvaluationWindow = Literal["sliding", "disjoint", "shrunk"]
 
 

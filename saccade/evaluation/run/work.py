@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
+from saccade.datasets.classes import renumbered
 from saccade.datasets.recording import LabelledRecording, Sampling
 from saccade.evaluation.run.passes import Pass, lean, passes_of, run
 from saccade.evaluation.run.store import AnswerWriter, Kept, Task, path_of, read_kept
@@ -33,6 +34,7 @@ class RecordingBatch:
     task: Task
     recordings: Sequence[LabelledRecording]
     out: Path
+    places: tuple[int, ...]  # of the detector's classes among the data set's
 
 
 @dataclass(eq=False)
@@ -97,7 +99,7 @@ def answer(detector: Detector, batch: RecordingBatch) -> list[Kept]:
         started = time.perf_counter()
         for found in run(detector, [one.runs[phase] for one, phase in owners], task.decoding, together=len(batch.recordings)):
             one, phase = owners[found.number]
-            one.writer.add(phase, found.detections)
+            one.writer.add(phase, renumbered(found.detections, batch.places))
             one.seconds += time.perf_counter() - started
             one.frames += found.frames
             one.over |= {phase} if found.last else set()

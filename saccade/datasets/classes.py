@@ -1,0 +1,83 @@
+"""CLASSES BY NAME: the part of a data set that a detector of other classes, or of the same in another order, can be scored on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from saccade.datasets.recording import Dataset, GroundTruth, LabelledRecording
+from saccade.types import Detections, InputError, Labels
+
+
+class Common(NamedTuple):
+    """What a detector and a data set have in common."""
+
+    dataset: Dataset  # its labels and classes are those that the detector knows, too
+    places: tuple[int, ...]  # of the detector's classes among those; -1 = none of them
+    notes: tuple[str, ...]  # what was left out, and names that differ in their capitals
+
+
+def renumbered(detections: Sequence[Detections], places: tuple[int, ...]) -> list[Detections]:
+    """A detector's answers with the classes of the data set, by `Common.places`; those of others are left out."""
+    if places == tuple(range(len(places))):
+        return list(detections)
+    numbers = np.array(places, np.int64)
+    return [replace(one[kept], classes=numbers[one.classes[kept]]) for one in detections for kept in [numbers[one.classes] >= 0]]
+
+
+def places_of(names: Sequence[str], among: Sequence[str]) -> tuple[int, ...]:
+    """Of each of NAMES; -1 if it isn't there. Capitals matter only where both spellings are."""
+    lower = {name.casefold(): number for number, name in reversed(list(enumerate(among)))}
+    return tuple(among.index(name) if name in among else lower.get(name.casefold(), -1) for name in names)
+
+
+def in_common(classes: Sequence[str], dataset: Dataset, name: str) -> Common:
+    """For a detector of these classes, called NAME in what is said; InputError if it knows none of the data set's."""
+    places = places_of(classes, dataset.classes)
+    kept = sorted({place for place in places if place >= 0})
+    if not kept:
+        raise InputError(
+            f"{name} finds {', '.join(classes)}, but {dataset.name} has labels of {', '.join(dataset.classes)}; use weights that were "
+            "trained for one of these, or give the classes the same names"
+        )
+    more = [one for one, place in zip(classes, places, strict=True) if place < 0]
+    unknown = [one for number, one in enumerate(dataset.classes) if number not in kept]
+    spelled = [f"{one} is taken for {dataset.classes[place]}" for one, place in zip(classes, places, strict=True)
+               if place >= 0 and dataset.classes[place] != one]  # fmt: skip
+    notes = [f"{name} also finds {', '.join(more)}, which {dataset.name} doesn't label: left out"] if more else []
+    notes += [f"{dataset.name} also labels {', '.join(unknown)}, which {name} doesn't know: not scored"] if unknown else []
+    notes += [f"{dataset.name}: {', '.join(spelled)}"] if spelled else []
+    if unknown:
+        recordings = tuple(Relabelled(recording, tuple(kept)) for recording in dataset.recordings)
+        dataset = replace(dataset, classes=tuple(dataset.classes[place] for place in kept), recordings=recordings)
+    return Common(dataset, tuple(kept.index(place) if place >= 0 else -1 for place in places), tuple(notes))
+
+
+@dataclass(frozen=True)
+class Relabelled:
+    """A recording with the labels of some of its classes, numbered anew; all else is the recording's."""
+
+    recording: LabelledRecording
+    kept: tuple[int, ...]  # its classes that stay
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "recording":  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.recording, name)
+
+    @property
+    def truth(self) -> GroundTruth:
+        truth = self.recording.truth
+        return replace(truth, labels=self._chosen(truth.labels), ignored=None if truth.ignored is None else self._chosen(truth.ignored))
+
+    @property
+    def labels(self) -> Labels:
+        return self.truth.labels
+
+    def labels_at(self, end_us: int, tolerance_us: float) -> Labels | None:
+        return self.truth.at(end_us, tolerance_us)
+
+    def _chosen(self, labels: Labels) -> Labels:
+        chosen = labels[np.isin(labels.classes, self.kept)]
+        return replace(chosen, classes=np.searchsorted(self.kept, chosen.classes))
