@@ -117,7 +117,7 @@ def write(detector: Detector, path: Path, canvas: Canvas, whole: Events) -> None
 
 def round_of(timed: Timed, parts: list[Events], rate_hz: float, canvas: Canvas, stepping: Stepping, steps: int) -> Measured:
     """STEPS of a stream, without the first ones, which fill its window."""
-    stream = Stream(timed, rate_hz, canvas=canvas, stepping=stepping)
+    stream = Stream(timed, rate_hz, canvas=canvas, stepping=stepping, tracker=False)
     left = iter(parts)
     while stream.counters.steps < 2:
         stream.push(next(left))

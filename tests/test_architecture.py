@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import saccade
+from saccade.outputs.outputs import EXTRAS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "saccade"
@@ -85,10 +86,13 @@ def test_every_module_says_what_it_is() -> None:
         assert ast.get_docstring(ast.parse(path.read_text())), f"{path.relative_to(ROOT)} has no docstring"
 
 
-def test_errors_name_extras_that_exist() -> None:
+def test_errors_and_pages_name_extras_that_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    named = [(path.name, *found) for path in MODULES for found in re.findall(r"pip install \W*([\w-]+)\[(\w+)\]", path.read_text())]
+    texts = [*MODULES, ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    named = [(path.name, *found) for path in texts for found in re.findall(r"pip install \W*([\w-]+)\[(\w+)\]", path.read_text())]
     assert named
+    asked = [found for path in MODULES for found in re.findall(r'check_extra\(.*, "(\w+)"\)', path.read_text())]
+    assert {"video", *asked, *(extra for _, extra in EXTRAS.values())} <= project["optional-dependencies"].keys()
     for file, distribution, extra in named:
         assert distribution == project["name"], f"{file}: the distribution is called {project['name']}"
         assert extra in project["optional-dependencies"], f"{file}: no extra {extra}"

@@ -62,7 +62,7 @@ def evaluate(
     windows, steppings, ... give a row of the table for each combination. The same command goes on where it was interrupted.
 
     Args:
-        rates: Frames per second of event time at which the detector runs, 1 to 1000. This alone sets the rate.
+        rates: Frames per second of event time at which the detector runs, 1 to 1000, as `20 200` or `20,200`. This alone sets the rate.
         window: Window of a frame. Sliding: as long as in training; disjoint: as long as the step; shrunk: so, but once per training window.
         stepping: Which earlier state each frame continues from. Direct: the previous frame; interleaved: one training window ago.
         counts: Event counts of a frame. Scaled: those of windows shorter than in training are multiplied by (training length / length).

@@ -56,6 +56,7 @@ def _describe(path: Path, content: "Weights") -> str:
         "model": f"{config.name}, {parameters:,} parameters",
         "stages": f"{', '.join(map(str, backbone.dims))} channels, {backbone.mixing}, memory {', '.join(dict.fromkeys(backbone.memories))}",
         "classes": ", ".join(config.classes),
+        "score": "" if config.score is None else f"boxes from {config.score:g} on are shown",
         "window": f"{config.window_us / 1000:g} ms in {config.bins} bins, histogram {config.histogram}",
         "input": f"sides padded to multiples of {backbone.multiple}" + ("" if config.halved == "no" else ", sensor at half resolution"),
         "memory": f"{memory.discretisation}, band limit {memory.bandlimit}" if set(backbone.memories) & {"s5", "s4d"} else "",

@@ -25,6 +25,8 @@ from saccade.events.reader import EARLIEST_US
 from saccade.files import replacing
 from saccade.machine import device_named
 from saccade.model.detector import Detector
+from saccade.representation.canvas import whole_sensor
+from saccade.stream.familiar import Familiar
 from saccade.types import InputError
 from saccade.weights.load import load_detector
 
@@ -68,6 +70,7 @@ def evaluate(
     chosen = tuple(dataset.recordings)[: recordings or None]
     if not chosen:
         raise InputError(f"evaluate: {dataset.name} has no recordings in its split {dataset.split}; choose another")
+    Familiar(detector.config).sensor(whole_sensor(chosen[0].width, chosen[0].height))  # of its frames, which are scored as they are
     together = batch if next(detector.parameters()).device.type == "cuda" else 1
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out)

@@ -11,6 +11,7 @@ from saccade.files import NAN, check_readable, from_plain, replacing, to_plain
 from saccade.types import Detections, InputError, Labels
 
 FORMAT = "saccade evaluation 1"
+SHOWN = 0.05  # mAP below this is 0.0 in every table
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +159,7 @@ class Series:
     @property
     def retention(self) -> float:
         """Percent of the training rate's mAP that is left at the highest rate; NaN where there is no higher one, or nothing to lose."""
-        if self.trained is None or self.fastest.condition.rate_hz <= self.common.rate_hz or not self.trained.scores.mAP:
+        if self.trained is None or self.fastest.condition.rate_hz <= self.common.rate_hz or self.trained.scores.mAP < SHOWN:
             return math.nan
         return 100 * self.fastest.scores.mAP / self.trained.scores.mAP
 

@@ -33,7 +33,7 @@ class Familiar:
                       "may be lost; tiles (--fit tile) keep them, weights for this sensor find more")  # fmt: skip
         elif max(sides) > MUCH_LARGER:
             self._say("size", f"a sensor of {width} x {height} is shown pixel by pixel, but {trained}: larger objects than any there "
-                      "may be missed; fit auto scales them")  # fmt: skip
+                      "may be missed; detect and Stream scale them with fit auto")  # fmt: skip
         elif max(sides) < MUCH_SMALLER:
             self._say("size", f"a sensor of {width} x {height} is much smaller than the {known[0]} x {known[1]} that {name} knows: objects "
                       "may be too small for it")  # fmt: skip

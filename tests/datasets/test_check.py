@@ -11,7 +11,7 @@ from saccade.datasets.open import open_dataset
 from saccade.datasets.recording import Sampling
 from saccade.simulate.dataset import DatasetConfig, write_dataset
 from saccade.types import InputError
-from tests.datasets.make import gen1_folder, labels_every, records, rvt_sequence
+from tests.datasets.make import gen1_folder, labels_every, recording, records, rvt_sequence, some_events
 from tests.make.events import random_events
 from tests.make.prophesee import write_dat
 
@@ -94,6 +94,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert len(data.samples(open_dataset(root), Sampling())) == 6
     with pytest.raises(InputError, match=r"\.png"):
         data.check(root, out=tmp_path / "sheet.gif")
+
+
+def test_one_class_in_two_spellings_is_a_problem(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    for name, kind in (("train/a", "car"), ("train/b", "Car"), ("val/c", "bus")):
+        recording(tmp_path / f"{name}.h5", some_events(seed=ord(name[-1])))
+        (tmp_path / f"{name}.csv").write_text(f"t_us,x,y,w,h,class\n100000,4,4,20,20,{kind}\n")
+    with pytest.raises(SystemExit, match="1"):
+        data.check(tmp_path)
+    assert "problem: classes 'Car', 'car' are probably one\n1 problem\n" in capsys.readouterr().out
 
 
 def test_data_sets_of_stored_frames_are_checked_at_their_own_rate(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -122,6 +122,12 @@ def test_without_something_to_compare_there_is_no_drop(values: dict[float, float
     assert math.isnan(series.retention)
 
 
+def test_of_a_score_that_is_shown_as_0_nothing_is_kept() -> None:
+    (series,) = of_rates({20: 0.004, 200: 0.014}).series
+    assert math.isnan(series.retention)
+    assert not math.isnan(series.mean_drop)
+
+
 def test_the_training_rate_is_what_is_compared_with() -> None:
     (series,) = of_rates({20: 50, 40: 40, 80: 30}, training_rate_hz=40.0).series
     assert (series.mean_drop, series.retention) == (10, 75)
