@@ -32,10 +32,10 @@ MODELS = ("s5-vit-nano", "s5-vit-s", "s5-vit-b")
 # What computes the network, and the end of the file that it reads
 RUNTIMES: dict[str, tuple[RuntimeName, str]] = {
     "torch": ("torch", ""),
-    "onnx": ("onnx", ".onnx"),
+    "onnx": ("onnxruntime", ".onnx"),
     "openvino": ("openvino", ".onnx"),
     "package": ("package", ".pt2"),
-    "onnx-int8": ("onnx", "-int8.onnx"),
+    "onnx-int8": ("onnxruntime", "-int8.onnx"),
     "openvino-int8": ("openvino", "-int8.onnx"),
 }
 CALIBRATION = 40  # frames
