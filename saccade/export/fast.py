@@ -91,9 +91,11 @@ class SizedGraph:
         self.detector, self.config = detector, detector.config
         self.size = height, width = self.config.backbone.padded(height, width)
         self.graph = build_step(detector, height, width)
+        self.engine, self.threads = engine, threads
         self._stem = Stem(detector.backbone.stages[0].downsample.weight, self.graph.order, height, width)
         self._session: Session = SESSIONS[engine](self.graph.model, threads)
-        self._outputs = [ROWS, *(f"next_{name}" for name in self.graph.states)]
+        self._memory_session: Session | None = None  # the graph without neck and head
+        self._next_states = [f"next_{name}" for name in self.graph.states]
         self._sampled: OrderedDict[float, dict[str, Value]] = OrderedDict()
 
     def initial_state(self, height: int, width: int) -> GraphState:
@@ -101,14 +103,22 @@ class SizedGraph:
         return GraphState(self, tuple(self._session.value(np.zeros(shape, np.float32)) for shape in shapes))
 
     def step(self, frame: Histogram, state: GraphState, dt: float) -> tuple[np.ndarray, GraphState]:
+        rows, *values = self._session.run(self._inputs(frame, state, dt), [ROWS, *self._next_states])
+        return self._session.array(rows), GraphState(self, tuple(values))
+
+    def remember(self, frame: Histogram, state: GraphState, dt: float) -> GraphState:
+        """The state after a frame of which nobody asks for boxes: neck and head are a third of a step."""
+        if self._memory_session is None:
+            self._memory_session = SESSIONS[self.engine](build_step(self.detector, *self.size, detects=False).model, self.threads)
+        return GraphState(self, tuple(self._memory_session.run(self._inputs(frame, state, dt), self._next_states)))
+
+    def _inputs(self, frame: Histogram, state: GraphState, dt: float) -> dict[str, Value]:
         if not 0 < dt < float("inf"):
             raise InputError(f"{self.config.name}: dt={dt} must be positive and finite")
         if state.graph is not self:
             state = self.state_from_arrays(state.graph.state_to_arrays(state))
-        inputs = {FIRST: self._session.value(self._stem(self._padded(frame))), **self._sampled_inputs(dt)}
-        inputs |= zip(self.graph.states, state.values, strict=True)
-        rows, *values = self._session.run(inputs, self._outputs)
-        return self._session.array(rows), GraphState(self, tuple(values))
+        first = {FIRST: self._session.value(self._stem(self._padded(frame)))}
+        return first | self._sampled_inputs(dt) | dict(zip(self.graph.states, state.values, strict=True))
 
     def prepare(self, dt: float) -> None:
         self._sampled_inputs(dt)
@@ -155,7 +165,7 @@ class GraphRuntime:
         self, detector: Detector, engine: EngineName = "onnxruntime", threads: int | None = None, strict: bool = False, owned: bool = False
     ) -> None:
         self.config, self.detector, self.engine = detector.config, detector, engine
-        self.torch = TorchRuntime(detector)
+        self.torch = TorchRuntime(detector, threads or 1)
         self._threads, self._strict, self._owned = threads, strict, owned
         self._chosen: dict[tuple[int, int], Runtime] = {}
         self._tensors = [*detector.parameters(), *detector.buffers()]
@@ -171,7 +181,7 @@ class GraphRuntime:
         return runtime.step(frame, state, dt)
 
     def prepare(self, dt: float) -> None:
-        for runtime in set(self._chosen.values()):
+        for runtime in self._chosen.values():
             runtime.prepare(dt)
 
     def state_to_arrays(self, state: Any) -> dict[str, np.ndarray]:
@@ -202,8 +212,10 @@ class GraphRuntime:
             reason = f"{type(error).__name__}: {error}" if not isinstance(error, InputError | ImportError) else str(error)
         if self._strict:
             raise InputError(f"{self.config.name}: {self.engine} can't compute it ({reason}); take runtime torch")
-        if self.torch not in self._chosen.values():
+        if not any(isinstance(runtime, TorchRuntime) for runtime in self._chosen.values()):
             log.warning("torch computes %s, which %s would do faster (%.200s)", self.config.name, self.engine, reason)
+        if self._threads is None:
+            return fastest(lambda threads: TorchRuntime(self.detector, threads), height, width)
         return self.torch
 
     def _measured(self, height: int, width: int) -> SizedGraph:

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -49,10 +50,10 @@ AnyRuntime = TypeVar("AnyRuntime", bound=Runtime)
 
 
 class TorchRuntime:
-    """The detector itself."""
+    """The detector itself. threads: while a step runs; None for those of the process."""
 
-    def __init__(self, detector: Detector) -> None:
-        self.config = detector.config
+    def __init__(self, detector: Detector, threads: int | None = None) -> None:
+        self.config, self.threads = detector.config, threads
         self.detector = detector
         self.device = next(detector.parameters()).device
 
@@ -62,7 +63,7 @@ class TorchRuntime:
 
     def step(self, frame: Histogram, state: State, dt: float) -> tuple[DenseRows, State]:
         pixels = torch.from_numpy(frame if frame.flags.writeable else frame.copy()).to(self.device)
-        with torch.inference_mode():
+        with torch.inference_mode(), torch_threads(self.threads):
             predictions, state = self.detector(pixels[None, None], state, dt)
             return dense(predictions)[0].cpu().numpy(), state
 
@@ -89,6 +90,20 @@ def check_names(where: str, arrays: Mapping[str, np.ndarray], names: list[str]) 
     if set(arrays) != set(names):
         found = ", ".join(sorted(arrays)) or "nothing"
         raise InputError(f"{where}: the state holds {found}, expected {', '.join(names)}; it is of another model")
+
+
+@contextmanager
+def torch_threads(count: int | None) -> Iterator[None]:
+    """While the block runs, torch computes with so many threads: it has one setting for the whole process."""
+    before = torch.get_num_threads()
+    if count in (None, before):
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def fastest(opened: Callable[[int], AnyRuntime], height: int, width: int) -> AnyRuntime:
