@@ -119,8 +119,8 @@ def open_onnx(path: Path | str, threads: int | None = None) -> ExportedRuntime:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors: it warns of every folded constant
     options.add_free_dimension_override_by_name("batch", 1)  # a known batch is planned better
-    if threads is not None:
-        options.intra_op_num_threads = threads
+    options.intra_op_num_threads = threads or 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # on a busy machine, waiting threads take others' time
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its exceptions have no common class
@@ -141,9 +141,7 @@ def open_openvino(path: Path | str, threads: int | None = None) -> ExportedRunti
         import openvino
     except ImportError as error:
         raise InputError("runtime openvino needs OpenVINO: install it with `pip install saccade-events[openvino]`") from error
-    settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
-    if threads is not None:
-        settings["INFERENCE_NUM_THREADS"] = str(threads)
+    settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": str(threads or 1)}
     try:
         core = openvino.Core()
         model = core.read_model(path)

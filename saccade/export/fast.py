@@ -214,17 +214,13 @@ class GraphRuntime:
             raise InputError(f"{self.config.name}: {self.engine} can't compute it ({reason}); take runtime torch")
         if not any(isinstance(runtime, TorchRuntime) for runtime in self._chosen.values()):
             log.warning("torch computes %s, which %s would do faster (%.200s)", self.config.name, self.engine, reason)
-        if self._threads is None:
-            return fastest(lambda threads: TorchRuntime(self.detector, threads), height, width)
-        return self.torch
+        return fastest(lambda threads: TorchRuntime(self.detector, threads), height, width, self._threads)
 
     def _measured(self, height: int, width: int) -> SizedGraph:
-        """With as many threads as are fastest."""
-
         def opened(threads: int) -> SizedGraph:
             return SizedGraph(self.detector, height, width, self.engine, threads)
 
-        return fastest(opened, height, width) if self._threads is None else opened(self._threads)
+        return fastest(opened, height, width, self._threads)
 
     def _current(self) -> list[tuple[int, int]]:
         """Address and version counter of every tensor; none of inference tensors, which have no version."""

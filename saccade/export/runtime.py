@@ -1,13 +1,13 @@
 """WEIGHTS, NAME OR EXPORTED FILE -> Runtime: the fastest that is installed, or the one that is asked for."""
 
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 import torch
 
 from saccade.export.exported import open_onnx, open_openvino, open_package
 from saccade.export.fast import EngineName, GraphRuntime
-from saccade.export.step import Runtime, TorchRuntime
+from saccade.export.step import Runtime, TorchRuntime, fastest
 from saccade.model.detector import Detector
 from saccade.types import InputError
 from saccade.weights.load import load_detector
@@ -31,20 +31,26 @@ def open_runtime(weights: Path | str | Detector, runtime: RuntimeName = "auto", 
             raise InputError(f"threads={threads} must be at least 1, or None to leave the choice to the runtime")
         torch.set_num_threads(threads)  # for the whole process: torch, and our own loops beside it, have no other setting
     exported = None if isinstance(weights, Detector) else BY_SUFFIX.get(Path(weights).suffix)
-    if runtime == "auto" and exported is None:
-        runtime = "torch" if device != "cpu" else "auto"
-    elif runtime == "auto":
-        runtime = cast(RuntimeName, exported)
+    if runtime == "auto":
+        runtime = exported or ("auto" if device == "cpu" else "torch")
     if runtime not in ("auto", "torch") and device != "cpu":
         raise InputError(f"runtime {runtime} computes on cpu, got device={device!r}; take runtime torch for it")
-    if runtime == "package" or (exported is not None and runtime != "torch"):
+    if runtime == "package" or (exported is not None and runtime in ("onnxruntime", "openvino")):
         if isinstance(weights, Detector):
             raise InputError("runtime package runs a file: write it with saccade.export.graph.export_detector, or take runtime auto")
-        if runtime == "package":
-            return open_package(weights)
-        return {"onnxruntime": open_onnx, "openvino": open_openvino}[runtime](weights, threads)
+        return _open_file(weights, runtime, threads)
     detector = weights.to(device).eval() if isinstance(weights, Detector) else load_detector(weights, device)
     if runtime == "torch":
         return TorchRuntime(detector)
     engine: EngineName = "openvino" if runtime == "openvino" else "onnxruntime"
     return GraphRuntime(detector, engine, threads, strict=runtime != "auto", owned=not isinstance(weights, Detector))
+
+
+def _open_file(path: Path | str, runtime: RuntimeName, threads: int | None) -> Runtime:
+    if runtime == "package":
+        return open_package(path)
+    opened = {"onnxruntime": open_onnx, "openvino": open_openvino}[runtime]
+    alone = opened(path, threads or 1)
+    if threads is not None:
+        return alone
+    return fastest(lambda count: alone if count == 1 else opened(path, count), alone.signature.height, alone.signature.width)

@@ -106,8 +106,10 @@ def torch_threads(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def fastest(opened: Callable[[int], AnyRuntime], height: int, width: int) -> AnyRuntime:
-    """Of a runtime OPENED with one thread and one with a thread per core; only long steps are tried with more than one."""
+def fastest(opened: Callable[[int], AnyRuntime], height: int, width: int, threads: int | None = None) -> AnyRuntime:
+    """A runtime OPENED with so many threads; None: one, or one per core where a step takes long and they are faster."""
+    if threads is not None:
+        return opened(threads)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     alone = opened(1)
     if cores == 1 or (alone_ms := _step_ms(alone, height, width)) < LONG_MS:
