@@ -86,7 +86,7 @@ def main() -> None:
         quantise_onnx(plain, small, frames)
         report("torch", open_runtime(detector, threads=1), dataset, arguments.recordings, weights.stat().st_size)
         for path in (plain, small):
-            for runtime in ("onnx", "openvino"):
+            for runtime in ("onnxruntime", "openvino"):
                 try:
                     opened = open_runtime(path, runtime, threads=1)  # type: ignore[arg-type]
                 except InputError as error:

@@ -53,7 +53,7 @@ def detect(
     track: bool = True,
     fit: Literal["auto", "pad", "scale", "tile"] = "auto",
     size: str | None = None,
-    runtime: Literal["torch", "onnx", "openvino", "package"] = "torch",
+    runtime: Literal["auto", "torch", "onnxruntime", "openvino", "package"] = "auto",
     device: Device = "auto",
     threads: int = 0,
     faults: Literal["raise", "skip"] = "raise",
@@ -87,9 +87,9 @@ def detect(
         track: Give objects ids that last; --no-track leaves them out.
         fit: How a sensor of any size is shown to the network.
         size: Width x height: that the network knows; if not given that of its training (published: 304x240 or 640x360), or of its export.
-        runtime: What computes the network; with other than torch, WEIGHTS is a file of `saccade export`.
+        runtime: What computes the network. Auto: on a CPU onnxruntime, with torch where it can't; a file of `saccade export` by its kind.
         device: Where to compute; auto: the GPU if there is one.
-        threads: CPU threads; 0 = as many as the runtime likes.
+        threads: CPU threads; 0 = one, or as many as there are cores where a step takes long and they are faster.
         faults: At damage or a jump of time in RECORDING, raise an error, or skip it and go on, after a jump with an empty memory.
         overwrite: Replace files that exist.
     """

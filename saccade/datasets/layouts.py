@@ -175,7 +175,8 @@ def open_synthetic(root: Path, chosen: Selection, own_rules: LabelRules | None =
     if path is None:
         raise InputError(f"{root}: no dataset.json; expected a data set that `saccade simulate` wrote")
     about = _read_description(path)
-    used = own_rules or LabelRules(classes=_read_classes(path, about), **_least_size(about))
+    side, diagonal = _least_size(about)
+    used = own_rules or LabelRules(classes=_read_classes(path, about), least_side=side, least_diagonal=diagonal)
     recordings, missing = [], []
     for events in chosen.files("*.h5"):
         name = chosen.name_of(events, ".h5")
@@ -189,10 +190,10 @@ def open_synthetic(root: Path, chosen: Selection, own_rules: LabelRules | None =
     return Dataset("synthetic", chosen.split, used.classes, tuple(recordings), tuple(missing))
 
 
-def _least_size(about: dict[str, Any]) -> dict[str, float]:
-    """Sides and diagonals of 10 and 30 px at Gen1's width of 304."""
+def _least_size(about: dict[str, Any]) -> tuple[float, float]:
+    """Side and diagonal of an object that counts: 10 and 30 px at Gen1's width of 304, where the scenes are photographs."""
     width = about.get("width")
-    return {"least_side": width / 30, "least_diagonal": width / 10} if about.get("photos") and isinstance(width, int) else {}
+    return (width / 30, width / 10) if about.get("photos") and isinstance(width, int) else (0.0, 0.0)
 
 
 def _read_description(path: Path) -> dict[str, Any]:

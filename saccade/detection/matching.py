@@ -37,23 +37,47 @@ def best_pairs(values: Float64[np.ndarray, "rows columns"]) -> Int64[np.ndarray,
     Optimal, not greedy: where two objects pass each other, the best single pair may leave the other two with nothing. Which of several
     equal choices is made is open, except that one row or column alone takes the first of its equals.
     """
-    if not np.isfinite(values).all():
+    chosen, is_finite, is_best = _mutual_pairs(np.ascontiguousarray(values, np.float64))
+    if not is_finite:
         raise InputError("best_pairs: values must be finite")
-    gains = np.maximum(values, 0)
-    if not gains.any():
-        return np.full(len(gains), -1, np.int64)
-    possible = gains > 0
-    if not (possible & (possible.sum(1)[:, None] > 1) & (possible.sum(0) > 1)).any():
-        # No pair has alternatives on both sides, as in most frames: then pairs that are each other's best are the optimum.
-        columns = gains.argmax(1)
-        made = possible.any(1) & (gains.argmax(0)[columns] == np.arange(len(gains)))
-        return np.where(made, columns, -1)
+    if is_best:
+        return chosen
     from scipy.optimize import linear_sum_assignment  # takes 0.4 s to import, and only trackers need it
 
-    chosen = np.full(len(gains), -1, np.int64)
+    gains = np.maximum(values, 0)
     rows, columns = linear_sum_assignment(gains, maximize=True)
-    chosen[rows] = np.where(possible[rows, columns], columns, -1)
+    chosen[:] = -1
+    chosen[rows] = np.where(gains[rows, columns] > 0, columns, -1)
     return chosen
+
+
+@compiled
+def _mutual_pairs(values: np.ndarray) -> tuple[np.ndarray, bool, bool]:
+    """The pairs that are each other's best, whether all values are finite, and whether that is the largest sum: it is if no pair has
+    alternatives on both sides, as in most frames.
+    """
+    rows, columns = values.shape
+    chosen, best_row = np.full(rows, -1, np.int64), np.full(columns, -1, np.int64)
+    in_row, in_column = np.zeros(rows, np.int64), np.zeros(columns, np.int64)
+    for i in range(rows):
+        for j in range(columns):
+            if not np.isfinite(values[i, j]):
+                return chosen, False, False
+            if values[i, j] > 0:
+                in_row[i] += 1
+                in_column[j] += 1
+                if chosen[i] < 0 or values[i, j] > values[i, chosen[i]]:
+                    chosen[i] = j
+                if best_row[j] < 0 or values[i, j] > values[best_row[j], j]:
+                    best_row[j] = i
+    for i in range(rows):
+        for j in range(columns):
+            if values[i, j] > 0 and in_row[i] > 1 and in_column[j] > 1:
+                return chosen, True, False
+    for i in range(rows):
+        if chosen[i] >= 0 and best_row[chosen[i]] != i:
+            chosen[i] = -1
+    return chosen, True, True
 
 
 @compiled

@@ -155,19 +155,23 @@ class Tracker:
         row_of = self._associate(tracks, expected, detections)
 
         seen = row_of >= 0
-        now = detections[row_of[seen]]
-        motion = correct(_take(expected, seen), now.boxes, elapsed_s[seen])
-        time_us = np.full(len(now), detections.time_us, np.int64)
-        continued = _pick(tracks, seen)._replace(motion=motion, seen_us=time_us, missed=np.zeros(len(now), np.bool_))
-        unseen = _pick(tracks, ~seen)._replace(missed=np.ones(len(seen) - len(now), np.bool_))
+        if all_seen := bool(seen.all()):  # as in most frames; picking them out takes as long as all the rest
+            rows, kept, known_s = row_of, tracks, elapsed_s
+        else:
+            rows, kept, known_s, expected = row_of[seen], _pick(tracks, seen), elapsed_s[seen], _take(expected, seen)
+        count = len(rows)
+        motion = correct(expected, detections.boxes[rows], known_s)
+        continued = kept._replace(motion=motion, seen_us=np.full(count, detections.time_us, np.int64), missed=np.zeros(count, np.bool_))
 
         fresh = detections.scores >= self.high
-        fresh[row_of[seen]] = False
+        fresh[rows] = False
         started = np.flatnonzero(fresh)
-        shown = self._confirm(_join(continued, _begin(detections[started])), detections.time_us)
-        self.tracks, self.time_us = _join(shown, unseen), detections.time_us
+        shown = self._confirm(_join(continued, _begin(detections[started])) if len(started) else continued, detections.time_us)
+        self.tracks, self.time_us = shown, detections.time_us
+        if not all_seen:
+            self.tracks = _join(shown, _pick(tracks, ~seen)._replace(missed=np.ones(len(seen) - count, np.bool_)))
         ids = np.full(len(detections), -1, np.int64)
-        ids[np.concatenate([row_of[seen], started])] = shown.ids
+        ids[rows], ids[started] = shown.ids[:count], shown.ids[count:]
         return replace(detections, tracks=ids)
 
     def _check(self, detections: Detections) -> None:
@@ -190,22 +194,24 @@ class Tracker:
         boxes = from_centres(expected.position)
         overlaps = np.where(tracks.classes[:, None] == detections.classes, iou(boxes, detections.boxes), 0)
         sure, unsure = detections.scores >= self.high, (detections.scores >= self.low) & (detections.scores < self.high)
-        confirmed = tracks.ids >= 0
+        confirmed, free = tracks.ids >= 0, np.ones(len(detections), np.bool_)
         row_of = np.full(len(tracks.ids), -1, np.int64)
         rounds = ((confirmed, sure, FOR_SURE), (confirmed, unsure, FOR_UNSURE), (~confirmed, sure, FOR_NEW))
         for whose, which, least in rounds:
-            free = which.copy()
-            free[row_of[row_of >= 0]] = False
-            rows, columns = np.flatnonzero(whose & (row_of < 0)), np.flatnonzero(free)
+            rows, columns = np.flatnonzero(whose & (row_of < 0)), np.flatnonzero(which & free)
             if not (len(rows) and len(columns)):
                 continue
-            values = overlaps[np.ix_(rows, columns)]
+            values = overlaps[rows[:, None], columns]
             chosen = best_pairs(np.where(values >= least, values, 0))
-            row_of[rows[chosen >= 0]] = columns[chosen[chosen >= 0]]
+            made = chosen >= 0
+            row_of[rows[made]] = columns[chosen[made]]
+            free[columns[chosen[made]]] = False
         return row_of
 
     def _confirm(self, tracks: TrackStates, time_us: int) -> TrackStates:
         ready = (tracks.ids < 0) & (time_us - tracks.first_us >= self.confirm_us)
+        if not ready.any():
+            return tracks
         ids = tracks.ids.copy()
         ids[ready] = self.next_id + np.arange(ready.sum())
         self.next_id += int(ready.sum())

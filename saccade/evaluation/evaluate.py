@@ -22,6 +22,7 @@ from saccade.evaluation.score.average_precision import curves, metrics_of, parts
 from saccade.evaluation.score.coco import flatten
 from saccade.evaluation.score.protocol import Protocol, protocol_of
 from saccade.events.reader import EARLIEST_US
+from saccade.export.runtime import open_runtime
 from saccade.files import replacing
 from saccade.machine import device_named
 from saccade.model.detector import Detector
@@ -146,7 +147,7 @@ def _measured_ms(task: Task, detector: Detector, recording: LabelledRecording, p
     except (OSError, ValueError, KeyError, TypeError):
         pass  # not measured yet
     phase = timeline(recording, task.condition, detector.config, task.label_rate_hz, task.nearest).phases[0]
-    step_ms = measured_step_ms(detector, recording, phase, task.decoding)
+    step_ms = measured_step_ms(open_runtime(detector, device=str(next(detector.parameters()).device)), recording, phase, task.decoding)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         temporary.write_text(json.dumps({"weights": task.weights, "step_ms": step_ms}))

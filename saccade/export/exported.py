@@ -113,16 +113,14 @@ class ExportedRuntime:
 
 def open_onnx(path: Path | str, threads: int | None = None) -> ExportedRuntime:
     """An .onnx file, run by onnxruntime."""
-    path = _checked(path, ".onnx", "onnx")
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise InputError("runtime onnx needs onnxruntime: install it with `pip install saccade-events[export]`") from error
+    path = _checked(path, ".onnx", "onnxruntime")
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors: it warns of every folded constant
     options.add_free_dimension_override_by_name("batch", 1)  # a known batch is planned better
-    if threads is not None:
-        options.intra_op_num_threads = threads
+    options.intra_op_num_threads = threads or 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # on a busy machine, waiting threads take others' time
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its exceptions have no common class
@@ -143,9 +141,7 @@ def open_openvino(path: Path | str, threads: int | None = None) -> ExportedRunti
         import openvino
     except ImportError as error:
         raise InputError("runtime openvino needs OpenVINO: install it with `pip install saccade-events[openvino]`") from error
-    settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
-    if threads is not None:
-        settings["INFERENCE_NUM_THREADS"] = str(threads)
+    settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": str(threads or 1)}
     try:
         core = openvino.Core()
         model = core.read_model(path)
@@ -190,18 +186,16 @@ def _check_int8(path: Path) -> None:
     number = killing_signal(code, str(path))
     if number is not None:
         raise InputError(
-            f"{path}: int8 in OpenVINO ends a process on this machine with signal {number}; take runtime onnx, or set "
+            f"{path}: int8 in OpenVINO ends a process on this machine with signal {number}; take runtime onnxruntime, or set "
             "ONEDNN_MAX_CPU_ISA=AVX512_CORE_VNNI before the start"
         )
 
 
-def open_package(path: Path | str, threads: int | None = None) -> ExportedRuntime:
+def open_package(path: Path | str) -> ExportedRuntime:
     """A .pt2 file, as `torch.export` saved it or compiled by AOTInductor. Load only files that you trust: they can run code."""
     import torch
 
     path = _checked(path, ".pt2", "package")
-    if threads is not None:
-        torch.set_num_threads(threads)  # for the whole process: torch has no other setting
     try:
         with zipfile.ZipFile(path) as archive:
             is_compiled = any("/aotinductor/" in name for name in archive.namelist())

@@ -2,9 +2,8 @@
 
 import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,15 +11,14 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from saccade.detection.decode import dense
-from saccade.export.exported import PACKAGE_METADATA, ExportedRuntime, Signature, open_onnx, open_package
+from saccade.export.exported import PACKAGE_METADATA, Signature, open_onnx, open_package
 from saccade.export.quantise import SCOPES, quantise_onnx, quiet
-from saccade.export.runtime import TorchRuntime, state_names
+from saccade.export.step import BOX_TOLERANCE_PX, SCORE_TOLERANCE, Difference, TorchRuntime, compare, state_names
 from saccade.files import replacing
 from saccade.model.detector import Detector
 from saccade.types import InputError
 
 OPSET = 20  # the first that has a GELU operator
-BOX_TOLERANCE_PX, SCORE_TOLERANCE = 0.01, 1e-4
 COMPARED_DT = (1.0, 1.0, 0.1, 4.0, 0.02, 0.5, 1.0, 0.3)  # dt of the steps that compare a file with torch
 SUFFIXES = (".onnx", ".pt2")
 
@@ -37,18 +35,6 @@ class _Step(nn.Module):
         state = tuple(tuple(next(tensors) for _ in range(count)) for count in self.layers)
         predictions, state = self.detector(frames[None], state, dt[None])
         return dense(predictions), *(tensor for layer in state for tensor in layer)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The largest difference between a file and torch, over steps at changing rates."""
-
-    box_px: float  # corners, on the canvas
-    score: float  # objectness and class probabilities
-
-    @property
-    def is_small(self) -> bool:
-        return self.box_px <= BOX_TOLERANCE_PX and self.score <= SCORE_TOLERANCE  # False for NaN
 
 
 def trace(detector: Detector, height: int, width: int) -> tuple[ExportedProgram, Signature]:
@@ -101,33 +87,13 @@ def export_detector(
         else:
             _write_package(program, signature, temporary, compiled)
             opened = open_package(temporary)
-        difference = compare(opened, detector)
+        difference = compare(opened, TorchRuntime(detector), signature.height, signature.width, COMPARED_DT)
         if quantise == "none" and not difference.is_small:
             raise InputError(
                 f"{path}: not written: its boxes are up to {difference.box_px:.3g} px and its scores up to {difference.score:.3g} from "
                 f"those of torch, where {BOX_TOLERANCE_PX} and {SCORE_TOLERANCE} are allowed; please report this with the weights"
             )
     return difference
-
-
-def compare(runtime: ExportedRuntime, detector: Detector, rates: tuple[float, ...] = COMPARED_DT) -> Difference:
-    """Run both on random frames, each with its own state."""
-    signature, torch_runtime = runtime.signature, TorchRuntime(detector)
-    height, width = signature.height, signature.width
-    frames = np.random.default_rng(0).poisson(0.2, (len(rates), detector.config.backbone.channels, height, width)).astype(np.uint8)
-    states: list[Any] = [runtime.initial_state(height, width), torch_runtime.initial_state(height, width)]
-    box_px = score = 0.0
-    for frame, dt in zip(frames, rates, strict=True):
-        (ours, states[0]), (expected, states[1]) = runtime.step(frame, states[0], dt), torch_runtime.step(frame, states[1], dt)
-        box_px = np.maximum(box_px, np.abs(_corners(ours, height, width) - _corners(expected, height, width)).max())
-        score = np.maximum(score, np.abs(ours[:, 4:] - expected[:, 4:]).max())  # keeps NaN, unlike max()
-    return Difference(float(box_px), float(score))
-
-
-def _corners(rows: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Clipped to the canvas: an untrained network's boxes can be so large that float32 rounds by pixels."""
-    centre, half = rows[:, :2], rows[:, 2:4] / 2
-    return np.clip(np.concatenate([centre - half, centre + half], 1), 0, [width, height] * 2)
 
 
 def _check(path: Path, compiled: bool, quantise: str, calibration: np.ndarray | None) -> None:

@@ -35,13 +35,14 @@ class Stream:
     goes on at its rate. Memory: direct stepping keeps one state; interleaved those of the last window, rate x window (10 at 200 Hz); a
     state of s5-vit-b at 304 x 240 is 5 MB (`memory_bytes`); and the events of one window.
 
-    detector: a Detector, a weights file or name, a file that `saccade export` wrote (with RUNTIME), or a Runtime.
+    detector: a Detector, a weights file or name, a file that `saccade export` wrote, or a Runtime.
     score: least score of a box, None: that of the weights. tracker: gives ids, which go on through lower scores; False: none.
     fit: a sensor of another size than SIZE, which is that of the training, is padded, scaled down or, auto, scaled if much larger.
     faults: what damaged portions and jumps of time do, "raise" InputError or "skip" them and count (a jump restarts the memory).
     window: sliding (as long as in training) or disjoint (as long as the step). stepping: see `saccade.model.stepping`.
 
     Rarely needed:
+    runtime, device, threads: what computes the network; see `saccade.export.runtime.open_runtime`.
     width, height: the sensor, where the first events needn't tell. canvas: where its pixels go, instead of what FIT chooses.
     counts: plain, or scaled to what a window as long as in training would hold: disjoint windows lose less at high rates.
     reset_every: end the memory after so many frames, as published; 0 = never. pictures: make `picture` available.
@@ -59,7 +60,7 @@ class Stream:
         faults: Faults = "raise",
         window: WindowKind = "sliding",
         stepping: Stepping = "direct",
-        runtime: RuntimeName = "torch",
+        runtime: RuntimeName = "auto",
         device: str = "auto",
         threads: int | None = None,
         width: int | None = None,

@@ -25,7 +25,7 @@ def frames(count: int) -> np.ndarray:
 
 
 def test_steps_are_those_of_the_detector(detector: Detector) -> None:
-    runtime = open_runtime(detector)
+    runtime = open_runtime(detector, "torch")
     state, expected_state = runtime.initial_state(HEIGHT, WIDTH), detector.initial_state(torch.zeros(1, 1, 20, HEIGHT, WIDTH))
     for frame, dt in zip(frames(4), (1.0, 0.1, 4.0, 0.02), strict=True):
         frame.flags.writeable = False
@@ -37,7 +37,7 @@ def test_steps_are_those_of_the_detector(detector: Detector) -> None:
 
 def test_a_saved_state_goes_on_in_another_runtime(detector: Detector, tmp_path) -> None:
     save_detector(detector, tmp_path / "weights.safetensors")
-    one, other = open_runtime(detector), open_runtime(tmp_path / "weights.safetensors")
+    one, other = open_runtime(detector, "torch"), open_runtime(tmp_path / "weights.safetensors", "torch")
     first, second = frames(2)
     _, state = one.step(first, one.initial_state(HEIGHT, WIDTH), 1.0)
     arrays = one.state_to_arrays(state)

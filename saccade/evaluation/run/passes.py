@@ -12,17 +12,19 @@ import torch
 from jaxtyping import Bool
 
 from saccade.datasets.recording import LabelledRecording
-from saccade.detection.decode import Decoding, decode
+from saccade.detection.decode import Decoding, decode, decode_rows
 from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.run.levels import Block, LevelStates, StreamSteps, blocks, needed, only, step, steps_of
 from saccade.evaluation.run.timeline import Phase, Timeline
+from saccade.export.fast import GraphState, SizedGraph
+from saccade.export.step import Runtime
 from saccade.model.detector import Detector
-from saccade.model.stepping import History
+from saccade.model.stepping import FRESH, History
 from saccade.model.values import Pyramid, pick
 from saccade.representation.canvas import Canvas
 from saccade.types import Detections
 
-CHUNK = 32  # frames of a recording that go through the network at once
+CHUNK = 16  # frames of a recording that go through the network at once
 MEASURED = 20  # steps whose median is the time of one
 WARMING = 3  # steps before those
 
@@ -102,6 +104,33 @@ def run(detector: Detector, passes: Sequence[Pass], decoding: Decoding, *, chunk
         under_way.sort(key=lambda one: one.block.first)  # who lags behind is first, so that groups stay large
 
 
+def run_in_graph(graph: SizedGraph, passes: Sequence[Pass], decoding: Decoding, *, chunk: int = CHUNK) -> Iterator[Found]:
+    """As `run`, frame by frame: in a graph one frame is as fast as many, and no bit depends on what goes through the network beside it."""
+    for number, what in enumerate(passes):
+        canvas = Canvas.pad(what.recording.width, what.recording.height, graph.config.backbone.multiple)
+        count, states = len(what.phase.ends_us), dict[int, GraphState]()
+        last_use = np.full(count, FRESH)  # the last frame that continues from each
+        continued = np.flatnonzero(what.steps.predecessors != FRESH)
+        last_use[what.steps.predecessors[continued]] = continued
+        if not count:
+            yield Found(number, 0, [], True)
+        for first in range(0, count, chunk):
+            frames, found = what.phase.frames(what.recording, slice(first, first + chunk)), []
+            for i, frame in enumerate(frames, first):
+                before, dt = int(what.steps.predecessors[i]), float(what.steps.dt[i])
+                state = graph.initial_state(*graph.size) if before == FRESH else states[before]
+                if what.wanted[i]:
+                    rows, state = graph.step(frame, state, dt)
+                    found += decode_rows(rows[None], what.phase.ends_us[i : i + 1], canvas, **vars(decoding))
+                else:
+                    state = graph.remember(frame, state, dt)
+                if before != FRESH and last_use[before] == i:
+                    del states[before]
+                if last_use[i] != FRESH:
+                    states[i] = state
+            yield Found(number, len(frames), found, first + chunk >= count)
+
+
 def _size(one: _UnderWay) -> tuple[int, int]:
     return one.what.recording.width, one.what.recording.height
 
@@ -136,22 +165,20 @@ def _decode(
     return decode(detector.detect(pyramid), times_us, canvas, **vars(decoding))
 
 
-@torch.inference_mode()
-def measured_step_ms(detector: Detector, recording: LabelledRecording, phase: Phase, decoding: Decoding) -> float:
+def measured_step_ms(runtime: Runtime, recording: LabelledRecording, phase: Phase, decoding: Decoding) -> float:
     """What one step of a live stream takes: building its frame, network and boxes, one frame at a time."""
-    device = next(detector.parameters()).device
+    canvas = Canvas.pad(recording.width, recording.height, runtime.config.backbone.multiple)
     count = min(MEASURED + WARMING, len(phase.ends_us))
     phase.frames(recording, slice(0, min(count, 1)))  # compiles what builds frames
     started = time.perf_counter()
     frames = phase.frames(recording, slice(0, count))
     building_s = (time.perf_counter() - started) / max(count, 1)
-    history, took_s = History(detector.config.window_us), []
+    history, took_s = History(runtime.config.window_us), []
     for frame, end_us in zip(frames, phase.ends_us[:count], strict=True):
         started = time.perf_counter()
-        picture = torch.from_numpy(frame).to(device)[None, None]
         state, dt = history.choose(int(end_us))
-        pyramid, state = detector.encode(picture, detector.initial_state(picture) if state is None else state, dt)
+        rows, state = runtime.step(frame, runtime.initial_state(*frame.shape[1:]) if state is None else state, dt)
         history = history.add(int(end_us), state)
-        _decode(detector, pyramid, np.array([end_us]), recording, decoding)
+        decode_rows(rows[None], [end_us], canvas, **vars(decoding))
         took_s.append(time.perf_counter() - started)
     return 1000 * (building_s + median(took_s[WARMING:] or took_s or [0.0]))

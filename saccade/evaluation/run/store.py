@@ -24,7 +24,7 @@ from saccade.files import from_plain, replacing, to_plain
 from saccade.model.detector import Detector
 from saccade.types import Detections, InputError, Labels
 
-VERSION = 3
+VERSION = 4
 MANIFEST = "recordings.json"
 SEGMENT = 512  # frames whose detections wait in memory
 FrameNumbers = Int64[np.ndarray, "m"]
@@ -43,11 +43,12 @@ class Task:
     nearest: bool = False
     step_us: int | None = None  # time per step of the latency-aware answers; None if none are requested
 
-    def fingerprint(self, recording: LabelledRecording, detector: Detector) -> str:
-        """Hash of the task and the recording: its files' content, how they are shown, its windows and its labels."""
+    def fingerprint(self, recording: LabelledRecording, detector: Detector, computed_by: str = "torch") -> str:
+        """Hash of the task and the recording: its files' content, how they are shown, its windows and its labels; and of the runtime,
+        because the last digits of an answer depend on it."""
         ignored = ignored_of(recording)
         shown = recording.width, recording.height, recording.halve
-        known = [VERSION, asdict(self), recording.name, ignored is not None, shown, content_of(recording)]
+        known = [VERSION, computed_by, asdict(self), recording.name, ignored is not None, shown, content_of(recording)]
         digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode())
         digest.update(recording.ends_us(Sampling.of(detector.config)).tobytes())
         digest.update(recording.instants_us.tobytes())

@@ -3,7 +3,7 @@
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,11 @@ from jaxtyping import Int64
 
 from saccade.datasets.classes import renumbered
 from saccade.datasets.recording import LabelledRecording, Sampling
-from saccade.evaluation.run.passes import Pass, lean, passes_of, run
+from saccade.evaluation.run.passes import Pass, lean, passes_of, run, run_in_graph
 from saccade.evaluation.run.store import AnswerWriter, Kept, Task, path_of, read_kept
 from saccade.evaluation.run.timeline import Timeline, timeline
+from saccade.export.fast import GraphRuntime, SizedGraph
+from saccade.export.step import TorchRuntime, torch_threads
 from saccade.machine import compiled, keep_freed_memory
 from saccade.model.detector import Detector
 from saccade.pool import report, spread
@@ -57,8 +59,9 @@ class _Open:
 def work(detector: Detector, batches: Sequence[RecordingBatch], processes: int, tick: Tick) -> Iterator[tuple[RecordingBatch, list[Kept]]]:
     """Batches as they are done. Each process computes with one thread, so that no number depends on how many there are."""
     if min(processes, len(batches)) <= 1:
-        with one_thread():
-            yield from spread(partial(answer, detector), batches, 1, heard=tick)
+        keep_freed_memory()
+        with torch_threads(1):  # with another number its kernels may add in another order
+            yield from spread(partial(answer, _runtime(detector)), batches, 1, heard=tick)
         return
     with tempfile.TemporaryDirectory() as folder:
         weights = Path(folder) / "detector.safetensors"
@@ -67,28 +70,37 @@ def work(detector: Detector, batches: Sequence[RecordingBatch], processes: int, 
         yield from spread(_answer_here, batches, processes, heard=tick, begin=_begin, arguments=(weights, device), what="evaluate")
 
 
-_loaded: list[Detector] = []  # the detector of a process of the pool, loaded once
+def _runtime(detector: Detector) -> GraphRuntime | TorchRuntime:
+    """On a CPU graphs where they can be, elsewhere torch, in batches; one thread."""
+    on_cpu = next(detector.parameters()).device.type == "cpu"
+    return GraphRuntime(detector, threads=1, owned=True) if on_cpu else TorchRuntime(detector)
+
+
+_loaded: list[GraphRuntime | TorchRuntime] = []  # of a process of the pool, loaded once
 
 
 def _begin(weights: Path, device: str) -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
-    _loaded.append(load_detector(weights, device))
+    _loaded.append(_runtime(load_detector(weights, device)))
 
 
 def _answer_here(batch: RecordingBatch) -> list[Kept]:
     return answer(_loaded[0], batch)
 
 
-def answer(detector: Detector, batch: RecordingBatch) -> list[Kept]:
+def answer(runtime: GraphRuntime | TorchRuntime, batch: RecordingBatch) -> list[Kept]:
     """The answers about the recordings of a batch, written into its folder; each file appears when it is complete."""
-    task = batch.task
+    task, detector = batch.task, runtime.detector
+    first = batch.recordings[0]
+    graph = runtime.chosen(first.height, first.width) if isinstance(runtime, GraphRuntime) else runtime
+    computed_by = graph.engine if isinstance(graph, SizedGraph) else "torch"
     with ExitStack() as stack:
         done: dict[str, Kept] = {}
         opened: list[_Open] = []
         for recording in batch.recordings:
             path = path_of(batch.out, task.condition, recording.name)
-            fingerprint = task.fingerprint(recording, detector)
+            fingerprint = task.fingerprint(recording, detector, computed_by)
             kept = read_kept(path)
             if kept is not None and kept.fingerprint == fingerprint:
                 done[recording.name] = kept
@@ -97,7 +109,12 @@ def answer(detector: Detector, batch: RecordingBatch) -> list[Kept]:
                 opened.append(_open(detector, task, recording, fingerprint, stack.enter_context(AnswerWriter(path))))
         owners = [(one, phase) for one in opened for phase in range(len(one.runs))]
         started = time.perf_counter()
-        for found in run(detector, [one.runs[phase] for one, phase in owners], task.decoding, together=len(batch.recordings)):
+        runs = [one.runs[phase] for one, phase in owners]
+        if isinstance(graph, SizedGraph):
+            results = run_in_graph(graph, runs, task.decoding)
+        else:
+            results = run(detector, runs, task.decoding, together=len(batch.recordings))
+        for found in results:
             one, phase = owners[found.number]
             one.writer.add(phase, renumbered(found.detections, batch.places))
             one.seconds += time.perf_counter() - started
@@ -139,17 +156,6 @@ def _finish(one: _Open) -> Kept:
         late[one.late >= 0] = places[0][one.late[one.late >= 0]]
     one.writer.finish(kept, one.recording, one.line, rows, late)
     return kept
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """While the block runs, torch computes with one thread: with another number its kernels may add in another order."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def ready_frames(ends_us: Int64[np.ndarray, "frames"], step_us: int) -> Int64[np.ndarray, "frames"]:

@@ -60,14 +60,14 @@ class GatedS5(nn.Module):
             full, rows = self.log_decay.dtype, gates[0].shape[1]
             clock = dt.to(full).repeat_interleave(rows // dt.shape[1], 1)[..., None]
             signals = [clock, *(gate.to(full) for gate in gates)]
-            system = (*self.eigenvalues(), self._unit_gain())
+            system = (*self.eigenvalues(), self.unit_gain())
             states = _in_pieces(signals, system, state[0].flatten(0, 2)).view(x.shape)
         return torch.tanh(self.observe(states) + self.direct * u) * torch.sigmoid(self.show(u)), (states[-1].clone(),)
 
     def eigenvalues(self) -> Pair:
         return -self.log_decay.exp(), self.frequency
 
-    def _unit_gain(self) -> Tensor:
+    def unit_gain(self) -> Tensor:
         """Factor of the input that gives the state unit power: sqrt(1 - |decay|^2) / |gain|, both at one training step."""
         real, imag = self.eigenvalues()
         _, gain = zero_order_hold((real, imag), torch.ones_like(real))

@@ -75,7 +75,7 @@ class S5(nn.Module):
         check_state("s5", state, [shape], self.log_step)
         equal_steps = check_steps("s5", dt, x)
         prepared = self._prepared.find(self, dt) if equal_steps else None
-        weight_in, decay, gain, weight_out = prepared or self._sampled(dt[:1, :1] if equal_steps else dt, equal_steps)
+        weight_in, decay, gain, weight_out = prepared or self.sampled(dt[:1, :1] if equal_steps else dt, equal_steps)
         u = x.to(self.D.dtype).flatten(1, 3)
         start = state[0].reshape(u.shape[1], -1)
         if self.bidirectional:
@@ -85,9 +85,9 @@ class S5(nn.Module):
         return y.view(x.shape), (last.view(shape),)
 
     def prepare(self, dt: float) -> None:
-        self._prepared.add(self, dt, lambda step: self._sampled(step, True))
+        self._prepared.add(self, dt, lambda step: self.sampled(step, True))
 
-    def _sampled(self, dt: Tensor, equal_steps: bool) -> Sampled:
+    def sampled(self, dt: Tensor, equal_steps: bool) -> Sampled:
         """The system sampled with the steps; what makes the state stays in full precision."""
         with torch.autocast(dt.device.type, enabled=False):
             steps = dt.to(self.log_step.dtype)[..., None] * self.log_step.exp()
