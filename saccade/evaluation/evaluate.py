@@ -22,7 +22,7 @@ from saccade.evaluation.score.average_precision import curves, metrics_of, parts
 from saccade.evaluation.score.coco import flatten
 from saccade.evaluation.score.protocol import Protocol, protocol_of
 from saccade.events.reader import EARLIEST_US
-from saccade.files import replacing
+from saccade.files import only_writer, replacing
 from saccade.model.detector import Detector
 from saccade.types import InputError
 from saccade.weights.load import load_detector
@@ -64,6 +64,7 @@ def evaluate(
     together = batch if next(detector.parameters()).device.type == "cuda" else 1
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out)
+        stack.enter_context(only_writer(folder))
         base = Task(
             weights=digest_of(detector),
             condition=conditions[0],
