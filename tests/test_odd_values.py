@@ -1,0 +1,173 @@
+"""Odd values in every option of every command: it is done or refused in a line, never a traceback, and no file that was there changes.
+
+Commands and options come from the parsers of `saccade.cli`: a new option is covered as soon as it exists.
+"""
+
+import argparse
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+import tyro
+
+from saccade import cli
+from tests.datasets.make import recording, some_events
+from tests.training.make import weights_file
+
+DAT, CSV, DATA, WEIGHTS, FOLDER, PRECIOUS = (f"../in/{name}" for name in ("a.dat", "a.csv", "set", "tiny.safetensors", "set", "precious.txt"))
+TRAINING = ["--model", WEIGHTS, "--steps", "1", "--batch", "1", "--length", "1", "--workers", "0", "--threads", "1", "--log"]
+# A quick call of each command, from a folder beside that of the files; every option is then given an odd value in its place, or added.
+CALLS = {
+    "demo": ["--recordings", "0", "--out", "demo"],  # refused after all else was looked at: a demo takes long
+    "info": [CSV],
+    "convert": [CSV, "out.h5"],
+    "view": [DAT, "out.png"],
+    "simulate": ["out", "--recordings", "1", "--seconds", "0.05", "--size", "32x32", "--processes", "1"],
+    "check": [DATA, "--split", "train"],
+    "prepare": [DATA, "out", "--split", "train", "--processes", "1"],
+    "train": [DATA, "out", "synthetic", *TRAINING],
+    "evaluate": [WEIGHTS, DATA, "--split", "train", "--rates", "20", "--processes", "1"],
+    "detect": [WEIGHTS, DAT, "--out", "out.jsonl"],
+    "export": [WEIGHTS, "out.onnx", "--quantise", "int8"],  # refused before the export, which takes long
+    "weights": [WEIGHTS, "--save", "out.safetensors"],
+}
+WHOLE = {"minus one": "-1", "zero": "0", "beyond int64": "1" + "0" * 30, "largest int64": str(2**63 - 1), "NaN": "nan"}
+NUMBERS = {"minus one": "-1", "zero": "0", "NaN": "nan", "infinity": "inf", "minus infinity": "-inf", "1e308": "1e308", "1e-308": "1e-308"}
+TEXTS = {
+    "nothing": "",
+    "lone surrogate": "\ud800",
+    "byte that is no text": "\udcff",
+    "unicode": "träm 電車 🚋",
+    "HTML": "<b>&\"'",
+    "above": "../x",
+    "too long": "x" * 300,
+    "far too long": "x" * 5000,
+    "folder": FOLDER,
+    "missing": "missing/file",
+    "precious file": PRECIOUS,
+    "line break": "a\nb",
+}
+WORDS = {"minus one": "-1", "cuda": "cuda", "gpu": "gpu", "cuda:99": "cuda:99", "meta": "meta", "huge size": "99999x99999"}
+
+
+@dataclass(frozen=True)
+class Case:
+    command: str
+    option: str  # its flag, or the place of a positional argument
+    value: str | None  # None: the flag alone
+
+    def line(self) -> list[str]:
+        call = list(CALLS[self.command])
+        if self.option.isdecimal():
+            place = int(self.option)
+            replaced = place < len(names_of(self.command))
+            return [self.command, *call[:place], self.value or "", *call[place + replaced :]]
+        if self.option in call:
+            first = call.index(self.option)
+            last = next((i for i in range(first + 1, len(call)) if call[i].startswith("--")), len(call))
+            del call[first:last]
+        odd = [self.option] if self.value is None else [self.option, self.value]
+        place = call.index("synthetic") if self.command == "train" and self.option == "--kind" else len(call)
+        return [self.command, *call[:place], *odd, *call[place:]]
+
+
+def names_of(command: str) -> list[str]:
+    """The positional arguments of its call."""
+    return list(takewhile(lambda word: not word.startswith("--"), CALLS[command]))
+
+
+def actions_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Also those of the last of its subcommands, which all have the same."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from actions_of(list(action.choices.values())[-1])
+        elif not isinstance(action, argparse._HelpAction):
+            yield action
+
+
+def values_for(kind: str, suffix: str) -> dict[str, str]:
+    """KIND: what the help says, such as FLOAT or PATH. SUFFIX: of the usual value, which odd names of files get, too."""
+    if "INT" in kind:
+        return WHOLE
+    if "FLOAT" in kind:
+        return NUMBERS
+    if kind.lstrip("[").startswith("{") and "}|" not in kind:
+        return {"unknown choice": "odd"}
+    named = {f"{name}{suffix}": value + suffix for name, value in TEXTS.items() if suffix and value not in (FOLDER, PRECIOUS)}
+    return TEXTS | named | (WORDS if "STR" in kind else {})
+
+
+def cases() -> Iterator[pytest.param]:
+    for command, function in cli.COMMANDS.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            parser = tyro.extras.get_parser(function, config=(tyro.conf.FlagCreatePairsOff,))
+        place = 0
+        for action in actions_of(parser):
+            if action.option_strings:
+                option = action.option_strings[0]
+            else:
+                option, place = str(place), place + 1
+            call, names = CALLS[command], dict(enumerate(names_of(command)))
+            usual = names.get(int(option), "") if option.isdecimal() else "".join(call[call.index(option) + 1 :][:1]) if option in call else ""
+            suffix = Path(usual).suffix if Path(usual).parent == Path(".") else ""
+            odd: dict[str, str | None] = {"set": None} if action.nargs == 0 else dict(values_for(str(action.metavar), suffix))
+            for name, value in odd.items():
+                yield pytest.param(Case(command, option, value), id=f"{command} {option} {name}")
+
+
+CASES = list(cases())
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """in/ holds two recordings, a data set, weights, and a file that nobody may touch."""
+    folder = tmp_path_factory.mktemp("odd") / "in"
+    events = some_events()
+    recording(folder / "a.dat", events)
+    recording(folder / "a.csv", events)
+    for split in ("train", "val", "test"):
+        recording(folder / f"set/{split}/{split}.dat", events)
+        rows = [f"{t},10,8,20,30,{kind}" for t, kind in ((300_000, "bright"), (500_000, "dark"))]
+        (folder / f"set/{split}/{split}.csv").write_text("\n".join(["t_us,x,y,w,h,class", *rows]) + "\n")
+    (folder / "precious.txt").write_text("nobody may touch this")
+    weights_file(folder)
+    return folder.parent
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_odd_value_is_used_or_refused(
+    case: Case, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in (place / "in").rglob("*")}
+    here = place / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(sys, "argv", ["saccade", *case.line()])
+    try:
+        cli.main()
+        code: object = 0
+    except SystemExit as end:
+        code = end.code or 0
+    finally:
+        said = capsys.readouterr().err
+        monkeypatch.undo()
+        shutil.rmtree(here)
+        for path in place.iterdir():  # of ../x
+            if path.name != "in":
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert code in (0, 1, 2), said
+    assert "Traceback" not in said
+    assert code == 0 or said.strip()
+    after = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in (place / "in").rglob("*")}
+    assert after == before, "files that were there before"
+
+
+def test_every_command_has_a_call() -> None:
+    assert CALLS.keys() == cli.COMMANDS.keys()
+    assert len(CASES) > 1000
