@@ -5,7 +5,7 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import tyro
@@ -19,6 +19,7 @@ from saccade.commands.recordings import convert, info, view
 from saccade.commands.simulate import simulate
 from saccade.commands.train import train
 from saccade.commands.weights import weights
+from saccade.machine import allow_open_files
 from saccade.types import InputError
 
 __all__ = [
@@ -50,6 +51,8 @@ def main() -> None:
     log.addHandler(notes)
     about = (sys.modules["saccade"].__doc__ or "").partition("\n")[0]
     try:
+        _check_names(sys.argv[1:])
+        allow_open_files()
         tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="saccade", description=about, config=(tyro.conf.FlagCreatePairsOff,))
     except InputError as error:
         _refuse(str(error))
@@ -68,6 +71,15 @@ def main() -> None:
         _refuse(f"not enough memory{f' ({error})' if str(error) else ''}; try less at once, or a smaller file")
     finally:
         log.removeHandler(notes)  # a program may call more than one command
+
+
+def _check_names(arguments: Sequence[str]) -> None:
+    """Bytes that aren't text come as surrogates that the system turns back into them; any others can't name a file."""
+    for argument in arguments:
+        try:
+            os.fsencode(argument)
+        except UnicodeEncodeError as error:
+            raise InputError(f"{argument!r:.80}: is no text that can be encoded; give it without surrogates") from error
 
 
 def _refuse(text: str) -> NoReturn:

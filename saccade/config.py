@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Literal, cast, get_args
 
 from saccade.files import from_plain
-from saccade.types import InputError
+from saccade.types import InputError, check_class_names
 
 MemoryName = Literal["s5", "s4d", "s4", "gs5", "lstm", "none"]
 Mixing = Literal["attention", "convnext", "ssm2d"]
@@ -93,8 +93,7 @@ class DetectorConfig:
     def __post_init__(self) -> None:
         if self.backbone.channels != 2 * self.bins:
             raise InputError(f"{self.name}: backbone.channels={self.backbone.channels} must be 2 x bins={self.bins}")
-        if not self.classes or len(set(self.classes)) != len(self.classes):
-            raise InputError(f"{self.name}: classes={self.classes} must be at least one name, and each once")
+        check_class_names(self.classes, self.name)
         if self.trained_size is not None and min(self.trained_size) < 1:
             raise InputError(f"{self.name}: trained_size={self.trained_size} must be a width and a height of at least 1 pixel")
         for name in ("bottlenecks", "head_width", "window_us", "bins", "clip"):

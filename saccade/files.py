@@ -38,7 +38,7 @@ def replacing(path: Path) -> Iterator[Path]:
     Its name is always the same, .NAME.part.SUFFIX, and it is locked: what a killed run left there goes, a second writer gets `Busy`.
     """
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"{path}: is a directory; expected a file name to write to")
     with explain_full_disk(path):
         temporary, lock = _claimed(path)

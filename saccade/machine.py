@@ -3,9 +3,11 @@
 import ctypes
 import inspect
 import platform
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import numba
@@ -51,6 +53,13 @@ def keep_freed_memory() -> bool:
     libc = ctypes.CDLL(None)
     wishes = ((_MMAP_THRESHOLD, 1 << 30), (_TRIM_THRESHOLD, (1 << 31) - 1), (_TOP_PAD, 64 << 20))
     return sum(libc.mallopt(option, value) for option, value in wishes) == len(wishes)
+
+
+def allow_open_files() -> None:
+    """As many as the system lets this process have: 1,024 are usual, and a large data set on many cores may need more."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def killing_signal(code: str, *arguments: str) -> int | None:

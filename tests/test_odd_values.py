@@ -20,7 +20,7 @@ from tests.datasets.make import recording, some_events
 from tests.training.make import weights_file
 
 DAT, CSV, DATA, WEIGHTS, FOLDER, PRECIOUS = (f"../in/{name}" for name in ("a.dat", "a.csv", "set", "tiny.safetensors", "set", "precious.txt"))
-TRAINING = ["--model", WEIGHTS, "--steps", "1", "--batch", "1", "--length", "1", "--workers", "0", "--threads", "1", "--log"]
+TRAINING = ["--model", WEIGHTS, "--steps", "1", "--batch", "2", "--length", "1", "--workers", "0", "--threads", "1", "--log"]
 # A quick call of each command, from a folder beside that of the files; every option is then given an odd value in its place, or added.
 CALLS = {
     "demo": ["--recordings", "0", "--out", "demo"],  # refused after all else was looked at: a demo takes long

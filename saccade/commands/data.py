@@ -9,6 +9,7 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
+from saccade.commands.recordings import LEAST, MOST
 from saccade.datasets.check import check_dataset, shared_recordings
 from saccade.datasets.open import DatasetKind, fixed_sampling, open_dataset
 from saccade.datasets.prepare import prepare as prepare_dataset
@@ -102,6 +103,8 @@ def prepare(
         halved: Half resolution: by event coordinates, or odd pixels only, as published 1 Mpx weights expect; 1 Mpx and eTraM: events.
         processes: Recordings prepared at the same time; as many as cores if not given.
     """
+    if not LEAST <= window_ms <= MOST:
+        raise InputError(f"--window-ms {window_ms}: expected a number above 0, from {LEAST:g} to {MOST:g}")
     sampling = Sampling(rate_hz=rate_hz, kind=windows, window_us=round(window_ms * 1000), bins=bins, histogram=histogram)
     failed = 0
     for one in [open_dataset(dataset, split, kind, halve=halved)] if split else _all_splits(dataset, kind, halved):

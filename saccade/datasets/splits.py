@@ -1,6 +1,7 @@
 """FOLDER + SPLIT -> which recordings: by subfolders, by a splits.json, or by a hash of the name."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -63,7 +64,7 @@ def select(root: Path, split: str) -> Selection:
 
 def split_of(name: str) -> str:
     """The same for a name in every run and on every machine, so that test recordings never move into training when others are added."""
-    fraction = int.from_bytes(sha256(name.encode()).digest()[:8], "big") / 2**64
+    fraction = int.from_bytes(sha256(os.fsencode(name)).digest()[:8], "big") / 2**64
     return next(split for split, share in SHARES if fraction < share)
 
 

@@ -25,7 +25,7 @@ from saccade.events.reader import EARLIEST_US
 from saccade.files import only_writer, replacing
 from saccade.model.detector import Detector
 from saccade.types import InputError
-from saccade.weights.load import load_detector
+from saccade.weights.load import device_of, load_detector
 
 __all__ = ["answers_at", "evaluate"]
 
@@ -144,12 +144,10 @@ def _measured_ms(task: Task, detector: Detector, recording: LabelledRecording, p
 
 def _load(weights: Path | str | Detector, dataset: Dataset, device: str) -> tuple[Detector, str]:
     """The detector on its device, and its name for tables."""
-    if device == "cuda" and not torch.cuda.is_available():
-        raise InputError("evaluate: device=cuda, but torch finds no GPU; use device=cpu, or install torch with CUDA")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if isinstance(weights, Detector):
-        detector, name = weights.to(device).eval(), weights.config.name
+        detector, name = weights.to(device_of(device)).eval(), weights.config.name
     else:
         detector, name = load_detector(weights, device), str(weights)
     if tuple(detector.config.classes) != tuple(dataset.classes):

@@ -15,9 +15,10 @@ from saccade.model.detector import Detector
 from saccade.model.values import State
 from saccade.representation.histogram import Histogram
 from saccade.types import InputError
-from saccade.weights.load import load_detector
+from saccade.weights.load import device_of, load_detector
 
 RuntimeName = Literal["torch", "onnx", "openvino", "package"]
+MOST_THREADS = 1024
 DenseRows = Float[np.ndarray, "cells columns"]  # of one frame, as `saccade.detection.decode.dense` gives them, in canvas pixels
 
 
@@ -92,12 +93,12 @@ def open_runtime(
     """Runtime of a Detector, weights file or name (torch), or of a file of `saccade export`; threads=None: the runtime's default."""
     if runtime not in get_args(RuntimeName):
         raise InputError(f"unknown runtime={runtime!r}; expected one of {', '.join(get_args(RuntimeName))}")
-    if threads is not None and threads < 1:
-        raise InputError(f"threads={threads} must be at least 1, or None to leave the choice to the runtime")
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise InputError(f"threads={threads} must be from 1 to {MOST_THREADS}, or None to leave the choice to the runtime")
     if runtime == "torch":
         if threads is not None:
             torch.set_num_threads(threads)  # for the whole process: torch has no other setting
-        return TorchRuntime(weights.to(device).eval() if isinstance(weights, Detector) else load_detector(weights, device))
+        return TorchRuntime(weights.to(device_of(device)).eval() if isinstance(weights, Detector) else load_detector(weights, device))
     if isinstance(weights, Detector):
         raise InputError(f"runtime {runtime} runs a file: write it with saccade.export.graph.export_detector, or take runtime torch")
     if device != "cpu":

@@ -76,10 +76,24 @@ def load_detector(path_or_name: Path | str, device: str | torch.device = "cpu") 
 
     Call `.train()` to train it further.
     """
+    place = device_of(device)
     weights = read_weights(path_or_name)
     detector = Detector(weights.config)
     detector.load_state_dict(weights.tensors)
-    return detector.to(device).eval()
+    return detector.to(place).eval()
+
+
+def device_of(device: str | torch.device) -> torch.device:
+    """Where to compute: cpu, cuda, or one of several GPUs, such as cuda:1. InputError if it isn't there."""
+    try:
+        place = torch.device(device)
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"device={device!r:.80}: unknown; expected cpu, cuda, or one of several GPUs, such as cuda:1") from error
+    if place.type not in ("cpu", "cuda"):
+        raise InputError(f"device={device}: saccade computes on cpu or cuda")
+    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
+        raise InputError(f"device={device}: torch finds {torch.cuda.device_count() or 'no'} GPUs; use device=cpu, or install torch with CUDA")
+    return place
 
 
 def read_weights(path_or_name: Path | str) -> Weights:
