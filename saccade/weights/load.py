@@ -92,7 +92,9 @@ def device_of(device: str | torch.device) -> torch.device:
     if place.type not in ("cpu", "cuda"):
         raise InputError(f"device={device}: saccade computes on cpu or cuda")
     if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
-        raise InputError(f"device={device}: torch finds {torch.cuda.device_count() or 'no'} GPUs; use device=cpu, or install torch with CUDA")
+        raise InputError(
+            f"device={device}: torch finds {torch.cuda.device_count() or 'no'} GPUs; use device=cpu, or install torch with CUDA"
+        )
     return place
 
 
