@@ -54,7 +54,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Make FOLDER; while the block runs, any other process that wants to be its only writer gets `Busy`. Locks of dead processes are void."""
+    """Make FOLDER; while the block runs, others that want to be its only writer get `Busy`. Locks of dead processes are void."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = _claim(folder / LOCK)

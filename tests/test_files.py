@@ -168,11 +168,16 @@ def test_a_forked_child_holds_no_lock(tmp_path: Path) -> None:
         os.waitpid(child, 0)
 
 
+def _write_half(path: Path, error: BaseException) -> None:
+    with replacing(path) as part:
+        part.write_text("half")
+        raise error
+
+
 def test_an_error_leaves_no_part_and_the_file_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("before")
-    with pytest.raises(KeyboardInterrupt), replacing(tmp_path / "a.txt") as part:
-        part.write_text("half")
-        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        _write_half(tmp_path / "a.txt", KeyboardInterrupt())
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.txt": "before"}
 
 
@@ -221,10 +226,9 @@ def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("inside", [False, True])
 def test_a_full_disk_is_explained_whoever_tells_of_it(error: Exception, inside: bool, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the disk is full"), replacing(tmp_path / "a"):
-        try:
-            raise error
-        except Exception:
-            if inside:
-                raise RuntimeError("unexpected pos 576 vs 534")  # noqa: B904  torch, while it handles the other
-            raise
+    if inside:
+        outer = RuntimeError("unexpected pos 576 vs 534")  # of torch, while it handles the other
+        outer.__context__, error = error, outer
+    with pytest.raises(InputError, match="the disk is full"):
+        _write_half(tmp_path / "a", error)
+    assert not list(tmp_path.iterdir())

@@ -84,6 +84,14 @@ def names_of(command: str) -> list[str]:
     return list(takewhile(lambda word: not word.startswith("--"), CALLS[command]))
 
 
+def usual(command: str, option: str) -> str:
+    """The value in its call, if it has one."""
+    call = CALLS[command]
+    if option.isdecimal():
+        return "".join(names_of(command)[int(option) :][:1])
+    return "".join(call[call.index(option) + 1 :][:1]) if option in call else ""
+
+
 def actions_of(parser: Any) -> Iterator[Any]:
     """Also those of the last of its subcommands, which all have the same."""
     for action in parser._actions:
@@ -118,14 +126,11 @@ def cases() -> Iterator[pytest.param]:
                 option = action.option_strings[0]
             else:
                 option, place = str(place), place + 1
-            call, names = CALLS[command], dict(enumerate(names_of(command)))
-            usual = (
-                names.get(int(option), "") if option.isdecimal() else "".join(call[call.index(option) + 1 :][:1]) if option in call else ""
-            )
-            suffix = Path(usual).suffix if Path(usual).parent == Path(".") else ""
+            name = Path(usual(command, option))
+            suffix = name.suffix if name.parent == Path(".") else ""
             odd: dict[str, str | None] = {"set": None} if action.nargs == 0 else dict(values_for(str(action.metavar), suffix))
-            for name, value in odd.items():
-                yield pytest.param(Case(command, option, value), id=f"{command} {option} {name}")
+            for what, value in odd.items():
+                yield pytest.param(Case(command, option, value), id=f"{command} {option} {what}")
 
 
 CASES = list(cases())

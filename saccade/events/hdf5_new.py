@@ -1,4 +1,4 @@
-"""NEW HDF5 FILE that survives a full disk: HDF5 itself is never told that a write failed, because it then damages its own memory (SIGSEGV)."""
+"""NEW HDF5 FILE that survives a full disk: HDF5 is never told that a write failed, because it then damages its own memory (SIGSEGV)."""
 
 import io
 from collections.abc import Callable, Iterator

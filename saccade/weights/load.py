@@ -91,10 +91,9 @@ def device_of(device: str | torch.device) -> torch.device:
         raise InputError(f"device={device!r:.80}: unknown; expected cpu, cuda, or one of several GPUs, such as cuda:1") from error
     if place.type not in ("cpu", "cuda"):
         raise InputError(f"device={device}: saccade computes on cpu or cuda")
-    if place.type == "cuda" and (place.index or 0) >= torch.cuda.device_count():
-        raise InputError(
-            f"device={device}: torch finds {torch.cuda.device_count() or 'no'} GPUs; use device=cpu, or install torch with CUDA"
-        )
+    count = torch.cuda.device_count()
+    if place.type == "cuda" and (place.index or 0) >= count:
+        raise InputError(f"device={device}: torch finds {count or 'no'} GPUs; use device=cpu, or install torch with CUDA")
     return place
 
 

@@ -1,4 +1,4 @@
-"""Days without a restart: a million steps of every memory stay finite and as quick as the first, two million windows need no more memory."""
+"""Days without a restart: a million steps of every memory stay finite and as quick as the first, two million windows take no memory."""
 
 import resource
 import time
