@@ -55,6 +55,8 @@ class BackboneConfig:
             raise InputError(f"backbone.memories: unknown {unknown[0]!r}; expected {', '.join(get_args(MemoryName))}")
         if self.mixing not in get_args(Mixing):
             raise InputError(f"backbone.mixing={self.mixing!r}: expected {', '.join(get_args(Mixing))}")
+        if self.head_dim < 1:
+            raise InputError(f"backbone.head_dim={self.head_dim} must be positive")
         if self.mixing == "attention" and any(dim % self.head_dim for dim in self.dims):
             raise InputError(f"backbone.dims={self.dims} must be multiples of head_dim={self.head_dim}")
         if min(self.dims) < 1 or any(dim % 2 for dim in self.dims):

@@ -40,8 +40,8 @@ class Sampling:
     clip: int = 10  # counts end here
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate_hz <= 1_000_000:
-            raise InputError(f"sampling: rate_hz={self.rate_hz!r} must be above 0 and at most 1,000,000 frames per second")
+        if not 1e-6 <= self.rate_hz <= 1_000_000:
+            raise InputError(f"sampling: rate_hz={self.rate_hz!r} must be above 0 (at least 1e-6) and at most 1,000,000 frames per second")
         if self.kind not in ("sliding", "disjoint") or self.histogram not in ("exact", "published"):
             raise InputError(
                 f"sampling: kind={self.kind!r}, histogram={self.histogram!r}; expected sliding or disjoint, and exact or published"
