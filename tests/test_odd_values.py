@@ -3,11 +3,15 @@
 Commands and options come from the parsers of `saccade.cli`: a new option is covered as soon as it exists.
 """
 
+import json
+import math
+import os
+import resource
 import shutil
 import sys
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,18 @@ import pytest
 import tyro
 
 from saccade import cli
+from saccade.config import BackboneConfig, DetectorConfig, MemoryConfig
+from saccade.datasets.augment import AugmentSettings
+from saccade.datasets.lanes import LaneSettings
+from saccade.datasets.open import open_dataset
+from saccade.datasets.prepare import PreparedSettings
+from saccade.datasets.recording import Sampling
+from saccade.evaluation.run.condition import Condition
+from saccade.files import from_plain
+from saccade.simulate.dataset import DatasetConfig, RecordingConfig
+from saccade.simulate.sensor import SensorConfig
+from saccade.training.settings import TrainingSettings
+from saccade.types import InputError
 from tests.datasets.make import recording, some_events
 from tests.training.make import weights_file
 
@@ -190,3 +206,134 @@ def test_an_odd_value_is_used_or_refused(
 def test_every_command_has_a_call() -> None:
     assert CALLS.keys() == cli.COMMANDS.keys()
     assert len(CASES) > 900
+
+
+# What is written, and how many bytes a file may have: less than its first one needs, or, of a training, than its checkpoint needs.
+FULL = {
+    "convert": ([CSV, "out.h5"], 3000),
+    "view": ([DAT, "out.png"], 3000),
+    "simulate": (CALLS["simulate"], 3000),
+    "prepare": (CALLS["prepare"], 3000),
+    "train": ([DATA, "out", "synthetic", *TRAINING], 100_000),
+    "evaluate": ([*CALLS["evaluate"], "--out", "out"], 3000),
+    "detect": ([WEIGHTS, DAT, "--out", "out.jsonl"], 300),
+    "weights": (CALLS["weights"], 3000),
+}
+
+
+@pytest.mark.parametrize("command", FULL)
+def test_a_full_disk_is_said_in_a_line(
+    command: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A limit of the size of files stands for the end of the disk; where the run may go on, what is whole stays."""
+    call, size = FULL[command]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["saccade", command, *(word.replace("../in", str(place / "in")) for word in call)])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    said = capsys.readouterr()
+    assert end.value.code == 2
+    assert "Traceback" not in said.err
+    assert "larger than allowed" in said.out + said.err or "File too large" in said.err
+    hidden = [path.name for path in tmp_path.rglob(".*")]
+    assert not hidden, "neither parts nor locks stay"
+
+
+# Fields of files: a good file, and what each of its places may be replaced with.
+JUNK: list[Any] = [None, -1, 0, 1e308, math.nan, 10**30, "", "\ud800", "x" * 5000, [], {}, [[]], {"": None}, True, "../x", [None]]
+SETTINGS = [
+    BackboneConfig,
+    DetectorConfig,
+    MemoryConfig,
+    TrainingSettings,
+    LaneSettings,
+    AugmentSettings,
+    SensorConfig,
+    Condition,
+    Sampling,
+]
+SETTINGS += [DatasetConfig, RecordingConfig, PreparedSettings]
+
+
+@pytest.mark.parametrize("kind", SETTINGS, ids=lambda kind: kind.__name__)
+def test_junk_in_any_setting_is_used_or_refused(kind: Any) -> None:
+    """Settings as files hold them: in weights, prepared data sets, simulated recordings, kept answers."""
+    needed = {
+        "seed": 1,
+        "what": "frames",
+        "name": "a",
+        "split": "train",
+        "classes": ["car"],
+        "sampling": None,
+        "halve": "no",
+        "recordings": [],
+    }
+    good = {
+        item.name: needed[item.name]
+        for item in fields(kind)
+        if item.default is MISSING and item.default_factory is MISSING and item.name in needed
+    }
+    for item in fields(kind):
+        for junk in JUNK:
+            try:
+                from_plain(kind, good | {item.name: junk}, "file.json")
+            except InputError as error:
+                assert str(error).startswith("file.json")
+
+
+LABELS: dict[str, Any] = {
+    "splits.json": {"train": ["train"], "val": ["val"], "test": ["test"]},
+    "labels.json": {
+        "images": [{"id": 1, "file_name": "train.dat", "time_us": 300_000}],
+        "annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4], "track_id": 1, "iscrowd": 0}],
+        "categories": [{"id": 1, "name": "car"}],
+    },
+    "classes.txt": ["car", "tram"],
+}
+
+
+def changed(value: Any) -> Iterator[Any]:
+    """VALUE with junk in one place, in every place."""
+    yield from JUNK
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        for other in changed(value[key]):
+            yield {**value, key: other} if isinstance(value, dict) else [*value[:key], other, *value[key + 1 :]]
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_junk_in_any_field_of_labels_is_used_or_refused(name: str, place: Path, tmp_path: Path) -> None:
+    shutil.copy(place / "in/set/train/train.dat", tmp_path / "train.dat")
+    if name != "labels.json":
+        (tmp_path / "train.csv").write_text("t_us,x,y,w,h,class\n300000,1,2,3,4,car\n")
+    for number, content in enumerate(changed(LABELS[name])):
+        path = tmp_path / name
+        if name == "classes.txt":
+            lines = content if isinstance(content, list) else [content]
+            path.write_text("\n".join(map(str, lines)), errors="surrogatepass")
+        else:
+            path.write_text(json.dumps(content))
+        os.utime(path, ns=(number, number))  # labels are parsed again where the file has changed
+        try:
+            dataset = open_dataset(tmp_path, "train" if name == "splits.json" else "all", "folder")
+            assert all(len(one.labels.t) >= 0 for one in dataset.recordings)
+        except InputError as error:
+            assert str(tmp_path) in str(error) or "class" in str(error)
+
+
+@pytest.mark.parametrize("column", range(7), ids=["t", "x", "y", "w", "h", "class", "track"])
+def test_junk_in_any_cell_of_a_label_csv_is_used_or_refused(column: int, place: Path, tmp_path: Path) -> None:
+    shutil.copy(place / "in/set/train/train.dat", tmp_path / "a.dat")
+    (tmp_path / "classes.txt").write_text("car\n")
+    for junk in ("", "-1", "nan", "inf", "1e308", "1" + "0" * 30, "1" * 5000, "²", "é", '"', "0x10", "1_000", "\0"):
+        cells = ["300000", "1", "2", "3", "4", "car", "1"]
+        cells[column] = junk
+        (tmp_path / "a.csv").write_text(f"t_us,x,y,w,h,class,track\n{','.join(cells)}\n")
+        try:
+            assert all(len(one.labels.t) <= 1 for one in open_dataset(tmp_path, "all", "folder").recordings)
+        except InputError as error:
+            assert "a.csv" in str(error)
