@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -196,23 +197,27 @@ def test_a_file_is_no_folder_to_write_into(tmp_path: Path) -> None:
         pytest.fail("opened")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
-    """Root may write everywhere, so a child becomes nobody."""
-    (tmp_path / "locked").mkdir(mode=0o555)
-    tmp_path.chmod(0o755)
-    code = "import os, sys\nfrom pathlib import Path\nfrom saccade.files import *\nos.setuid(65534)\nos.chdir('/')\n" + (
-        "for writer in (only_writer, replacing):\n"
-        "    try:\n        with writer(Path(sys.argv[1]) / ('' if writer is only_writer else 'a')): print('opened')\n"
-        "    except InputError as error: print(error)\n"
-    )
-    for folder in (tmp_path, *tmp_path.parents):
-        if not os.stat(folder).st_mode & 0o001:
-            pytest.skip(f"{folder} is closed to other users")
-    said = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "locked")], capture_output=True, text=True, cwd=Path(__file__).parents[1]
-    )
-    assert said.stdout.count("can't write there (Permission denied)") == 2, said.stderr
+BECOME_NOBODY = """
+import os, sys
+from pathlib import Path
+from saccade.files import InputError, only_writer, replacing
+os.setuid(65534)
+for writer, name in ((only_writer, ""), (replacing, "a.txt")):
+    try:
+        with writer(Path(sys.argv[1]) / name):
+            print("opened")
+    except InputError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a child becomes another user, which only root may: root itself can write everywhere")
+def test_a_read_only_folder_is_refused() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are closed to others
+        os.chmod(folder, 0o555)
+        command = [sys.executable, "-c", BECOME_NOBODY, folder]
+        said = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1])
+    assert said.stdout.count("can't write there (Permission denied); choose another folder") == 2, said.stderr
 
 
 @pytest.mark.parametrize(

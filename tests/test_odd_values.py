@@ -156,12 +156,12 @@ CASES = list(cases())
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """in/ holds two recordings, a data set, weights, and a file that nobody may touch."""
     folder = tmp_path_factory.mktemp("odd") / "in"
-    events = some_events()
+    events = some_events(count=900, span_us=300_000)
     recording(folder / "a.dat", events)
     recording(folder / "a.csv", events)
     for split in ("train", "val", "test"):
         recording(folder / f"set/{split}/{split}.dat", events)
-        rows = [f"{t},10,8,20,30,{kind}" for t, kind in ((300_000, "bright"), (500_000, "dark"))]
+        rows = [f"{t},10,8,20,30,{kind}" for t, kind in ((100_000, "bright"), (200_000, "dark"))]
         (folder / f"set/{split}/{split}.csv").write_text("\n".join(["t_us,x,y,w,h,class", *rows]) + "\n")
     (folder / "folder").mkdir()
     for path in (folder / "precious.txt", folder / "folder" / "precious.txt"):
