@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Literal, cast, get_args
 
 from saccade.files import from_plain
-from saccade.types import InputError
+from saccade.types import InputError, check_class_names
 
 MemoryName = Literal["s5", "s4d", "s4", "gs5", "lstm", "none"]
 Mixing = Literal["attention", "convnext", "ssm2d"]
@@ -56,6 +56,8 @@ class BackboneConfig:
             raise InputError(f"backbone.memories: unknown {unknown[0]!r}; expected {', '.join(get_args(MemoryName))}")
         if self.mixing not in get_args(Mixing):
             raise InputError(f"backbone.mixing={self.mixing!r}: expected {', '.join(get_args(Mixing))}")
+        if self.head_dim < 1:
+            raise InputError(f"backbone.head_dim={self.head_dim} must be positive")
         if self.mixing == "attention" and any(dim % self.head_dim for dim in self.dims):
             raise InputError(f"backbone.dims={self.dims} must be multiples of head_dim={self.head_dim}")
         if min(self.dims) < 1 or any(dim % 2 for dim in self.dims):
@@ -95,8 +97,7 @@ class DetectorConfig:
     def __post_init__(self) -> None:
         if self.backbone.channels != 2 * self.bins:
             raise InputError(f"{self.name}: backbone.channels={self.backbone.channels} must be 2 x bins={self.bins}")
-        if not self.classes or len(set(self.classes)) != len(self.classes):
-            raise InputError(f"{self.name}: classes={self.classes} must be at least one name, and each once")
+        check_class_names(self.classes, self.name)
         if self.trained_size is not None and min(self.trained_size) < 1:
             raise InputError(f"{self.name}: trained_size={self.trained_size} must be a width and a height of at least 1 pixel")
         if self.score is not None and not 0 <= self.score <= 1:

@@ -1,10 +1,12 @@
-"""FILES: whole or not there, full disks explained, paths looked at before they are opened; dataclasses <-> JSON, settings compared."""
+"""FILES: whole or not there, one writer at a time, full disks explained, paths looked at first; dataclasses <-> JSON, settings compared."""
 
 import errno
+import fcntl
 import glob
 import hashlib
 import math
 import os
+import secrets
 import stat
 import tempfile
 import types
@@ -12,41 +14,131 @@ import typing
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, Literal, get_args, get_origin
 
 from saccade.types import InputError
 
 FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up", errno.EFBIG: "the file would be larger than allowed"}
+LOCK = ".lock"  # in a folder that is being written to
 BLOCK_BYTES, SAMPLED_BLOCKS = 1 << 16, 256  # 16 MB of a large file: less than 0.1 s
 NAN = math.nan  # one object, so that equal records compare equal
 WORDS = {"NaN": NAN, "Infinity": math.inf, "-Infinity": -math.inf}  # JSON has no numbers for them, so they are texts
 
 
+class Busy(InputError):
+    """Another process is writing there."""
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path in the same folder; at the end of the block it becomes `path`, after an error it vanishes."""
+    """Give a temporary path in the same folder; at the end of the block it becomes `path`, after an error it vanishes.
+
+    Its name is always the same, .NAME.part.SUFFIX, and it is locked: what a killed run left there goes, a second writer gets `Busy`.
+    """
     path = Path(path)
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"{path}: is a directory; expected a file name to write to")
+    with explain_full_disk(path):
+        temporary, lock = _claimed(path)
+        try:
+            yield temporary
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        finally:
+            _release(lock)
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Make FOLDER; while the block runs, others that want to be its only writer get `Busy`. Locks of dead processes are void."""
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part" + path.suffix, dir=path.parent)
-    except OSError as error:
-        raise InputError(f"{path}: can't write there ({error.strerror}); choose another folder") from error
-    os.close(handle)
-    temporary = Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = _claim(folder / LOCK)
+    except FileExistsError as error:
+        raise InputError(f"{folder}: is a file; expected a folder to write to, or a new name") from error
+    except Busy as error:
+        raise Busy(f"{folder}: another process is writing into it; wait until it is done, or give another folder") from error
+    except (OSError, ValueError) as error:
+        raise _unwritable(folder, error) from error
     try:
-        yield temporary
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        yield
     finally:
-        temporary.unlink(missing_ok=True)
+        if lock is not None:
+            (folder / LOCK).unlink(missing_ok=True)
+            _release(lock)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _claimed(path: Path) -> tuple[Path, int | None]:
+    temporary = path.parent / f".{path.name}.part{path.suffix}"
+    try:
+        lock = _claim(temporary)
+        if lock is None:  # two writers may share the folder unnoticed, so each has a name of its own
+            temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}.part{path.suffix}"
+            temporary.touch(exist_ok=False)
+        return temporary, lock
+    except Busy as error:
+        raise Busy(f"{path}: another process is writing it; wait until it is done, or give another name") from error
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError | ValueError) -> InputError:
+    return InputError(f"{path}: can't write there ({getattr(error, 'strerror', None) or error}); choose another folder")
+
+
+_locks: set[int] = set()  # descriptors
+
+
+def _claim(path: Path) -> int | None:
+    """Descriptor of a new file that is locked until `_release` or the end of this process; None where the file system has no locks.
+
+    Busy if another process has locked a file of that name; one that nobody locks was left by a killed process, and is removed.
+    """
+    _give_forks_no_locks()
+    while True:
+        try:
+            handle, new = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), True
+        except FileExistsError:
+            try:
+                handle, new = os.open(path, os.O_RDWR | os.O_NOFOLLOW), False
+            except FileNotFoundError:
+                continue  # removed meanwhile
+        _locks.add(handle)
+        mine = False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            there = path.exists() and os.path.samestat(path.stat(), os.fstat(handle))
+            mine = there and new
+            if mine:
+                return handle
+            if there:
+                path.unlink()
+        except BlockingIOError as error:
+            if not new:  # else another process looks whether this file was left, and lets go of it
+                raise Busy(f"{path}: is locked") from error
+        except OSError:
+            if new:
+                path.unlink(missing_ok=True)
+            return None
+        finally:
+            if not mine:
+                _release(handle)
+
+
+def _release(lock: int | None) -> None:
+    if lock in _locks:
+        _locks.discard(lock)
+        os.close(lock)
+
+
+@cache
+def _give_forks_no_locks() -> None:
+    """A lock lasts as long as any process has its descriptor: workers that outlive a killed parent would keep it."""
+    os.register_at_fork(after_in_child=lambda: [_release(lock) for lock in tuple(_locks)])
 
 
 def check_readable(path: Path) -> None:
@@ -71,13 +163,18 @@ def check_readable(path: Path) -> None:
 
 @contextmanager
 def explain_full_disk(where: Path | str, advice: str = "make room or choose another folder") -> Iterator[None]:
-    """Turn the errors of a disk that takes no more into InputError. HDF5 buries the number of the error in its text."""
+    """Turn the errors of a disk that takes no more into InputError. Libraries bury its number in a text, or in the error before theirs."""
     try:
         yield
-    except (OSError, RuntimeError) as error:
-        for number, text in FULL.items():
-            if getattr(error, "errno", None) == number or f"errno = {number}," in str(error):
-                raise InputError(f"{where}: {text}; {advice}") from error
+    except InputError:
+        raise
+    except Exception as error:
+        reason: BaseException | None = error
+        while reason is not None:
+            for number, text in FULL.items():
+                if getattr(reason, "errno", None) == number or any(f"{said} {number}" in str(reason) for said in ("errno =", "os error")):
+                    raise InputError(f"{where}: {text}; {advice}") from error
+            reason = reason.__context__
         raise
 
 

@@ -3,9 +3,11 @@
 import ctypes
 import inspect
 import platform
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -57,6 +59,13 @@ def keep_freed_memory() -> bool:
     return sum(libc.mallopt(option, value) for option, value in wishes) == len(wishes)
 
 
+def allow_open_files() -> None:
+    """As many as the system lets this process have: 1,024 are usual, and a large data set on many cores may need more."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def killing_signal(code: str, *arguments: str) -> int | None:
     """The signal that ends a Python process which runs CODE with these ARGUMENTS; None if it ends by itself, well or with an exception.
 
@@ -73,13 +82,18 @@ def check_extra(what: Path | str, package: str, extra: str) -> None:
 
 
 def device_named(name: str) -> str:
-    """Of torch: auto is the GPU if there is one."""
+    """Where torch computes: auto is the GPU if there is one, cuda:1 the second of several. InputError if it isn't there."""
     import torch
 
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if name.partition(":")[0] not in ("cpu", "cuda"):
-        raise InputError(f"device={name!r}: expected auto, cpu or cuda")
-    if name != "cpu" and not torch.cuda.is_available():
-        raise InputError(f"device={name}: torch finds no GPU; use cpu, or install torch with CUDA")
+    try:
+        place = torch.device(name)
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"device={name!r:.80}: unknown; expected auto, cpu, cuda, or one of several GPUs, such as cuda:1") from error
+    if place.type not in ("cpu", "cuda"):
+        raise InputError(f"device={name}: saccade computes on cpu or cuda")
+    count = torch.cuda.device_count()
+    if place.type == "cuda" and (place.index or 0) >= count:
+        raise InputError(f"device={name}: torch finds {count or 'no'} GPUs; use cpu, or install torch with CUDA")
     return name

@@ -206,3 +206,12 @@ def _check_rows(what: str, boxes: np.ndarray, *columns: np.ndarray) -> None:
         raise InputError(
             f"{what}: boxes must be (n, 4) and every other column (n,), got {', '.join(str(c.shape) for c in (boxes, *columns))}"
         )
+
+
+def check_class_names(names: Sequence[str], where: str) -> None:
+    """They go into tables, reports and file formats: text that can be printed on one line, each once."""
+    strange = [name for name in names if not name or not name.isprintable()]
+    if strange:
+        raise InputError(f"{where}: class {strange[0]!r:.80}; expected a name without line breaks, control characters and broken text")
+    if not names or len(set(names)) != len(names):
+        raise InputError(f"{where}: {len(names)} classes, {len(set(names))} different; expected at least one name, and each once")

@@ -75,6 +75,16 @@ def test_info_warns_and_convert_mends(tmp_path: Path, capsys: pytest.CaptureFixt
     assert 4990 <= len(events) <= 5001
 
 
+FEW_FILES = "import resource, sys; from saccade import cli; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)); cli.main()"
+
+
+def test_too_many_open_files_are_said_in_a_line() -> None:
+    command = [sys.executable, "-c", FEW_FILES, "convert", str(STREET), "x.csv"]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1), result.stderr
+    assert "Too many open files" in result.stderr
+
+
 @pytest.mark.parametrize("suffix", [".h5", ".dat", ".npz", ".csv"])
 def test_convert_there_and_back(tmp_path: Path, suffix: str) -> None:
     cli.convert(STREET, tmp_path / f"a{suffix}")

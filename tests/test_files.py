@@ -1,7 +1,16 @@
-"""Records out of JSON: what was written comes back equal, and what is anything else is refused with its place."""
+"""Records out of JSON come back equal or are refused with their place; files have one writer, and are whole or not there."""
 
+import errno
 import json
 import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.files import BLOCK_BYTES, from_plain, sampled_digest, to_plain
+from saccade.files import BLOCK_BYTES, Busy, from_plain, only_writer, replacing, sampled_digest, to_plain
 from saccade.types import InputError
 
 numbers = st.floats(allow_nan=False)
@@ -103,3 +112,128 @@ def test_a_digest_sees_the_ends_and_the_size_of_a_file_of_any_size(size: int, tm
     assert size > 1 << 24 or digest(size // 2) != plain
     places = range(size // 8, size - size // 8, BLOCK_BYTES // 2) if size > 1 << 24 else ()
     assert not places or sum(digest(place) != plain for place in places[::100]) >= 1
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from saccade.files import only_writer, replacing
+with {what}(Path(sys.argv[1])) as part:
+    if part is not None:
+        part.write_text("half")
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+
+
+@contextmanager
+def another_process(what: str, path: Path) -> Iterator[subprocess.Popen]:
+    """That is in the middle of writing."""
+    command = [sys.executable, "-c", HOLD.format(what=what), str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("what", ["only_writer", "replacing"])
+def test_a_second_writer_is_refused_until_the_first_is_dead(what: str, tmp_path: Path) -> None:
+    writer, path = {"only_writer": only_writer, "replacing": replacing}[what], tmp_path / "out.json"
+    with another_process(what, path) as process:
+        with pytest.raises(Busy, match="another process"), writer(path):
+            pytest.fail("two writers")
+        process.kill()
+        process.wait()
+    left = path if what == "only_writer" else tmp_path
+    assert [file.name for file in left.iterdir()] == [".lock" if what == "only_writer" else ".out.json.part.json"]
+    with writer(path) as part:
+        if part is not None:
+            part.write_text("whole")
+    assert [file.name for file in left.iterdir()] == ([] if what == "only_writer" else ["out.json"])
+    assert what == "only_writer" or path.read_text() == "whole"
+
+
+def test_a_forked_child_holds_no_lock(tmp_path: Path) -> None:
+    """Workers of a training outlive it for seconds after it was killed; the same command goes on at once."""
+    with only_writer(tmp_path):
+        child = os.fork()
+        if not child:
+            time.sleep(60)
+            os._exit(0)
+    try:
+        with only_writer(tmp_path):
+            pass
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def _write_half(path: Path, error: BaseException) -> None:
+    with replacing(path) as part:
+        part.write_text("half")
+        raise error
+
+
+def test_an_error_leaves_no_part_and_the_file_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("before")
+    with pytest.raises(KeyboardInterrupt):
+        _write_half(tmp_path / "a.txt", KeyboardInterrupt())
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.txt": "before"}
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 300, "a\0b.txt", "missing/a.txt", "\ud800.txt"], ids=["too long", "zero byte", "no folder", "surrogate"]
+)
+def test_what_cannot_be_a_file_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="can't write there"), replacing(tmp_path / name):
+        pytest.fail("opened")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_no_folder_to_write_into(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("precious")
+    with pytest.raises(InputError, match="is a file; expected a folder"), only_writer(tmp_path / "run"):
+        pytest.fail("opened")
+
+
+BECOME_NOBODY = """
+import os, sys
+from pathlib import Path
+from saccade.files import InputError, only_writer, replacing
+os.setuid(65534)
+for writer, name in ((only_writer, ""), (replacing, "a.txt")):
+    try:
+        with writer(Path(sys.argv[1]) / name):
+            print("opened")
+    except InputError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a child becomes another user, which only root may: root itself can write everywhere")
+def test_a_read_only_folder_is_refused() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are closed to others
+        os.chmod(folder, 0o555)
+        command = [sys.executable, "-c", BECOME_NOBODY, folder]
+        said = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1])
+    assert said.stdout.count("can't write there (Permission denied); choose another folder") == 2, said.stderr
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        RuntimeError("Can't close dataset (file write failed: file descriptor = 4, errno = 28, error message = 'No space left on device')"),
+        ValueError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    ],
+    ids=["Python", "HDF5", "safetensors"],
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_full_disk_is_explained_whoever_tells_of_it(error: Exception, inside: bool, tmp_path: Path) -> None:
+    if inside:
+        outer = RuntimeError("unexpected pos 576 vs 534")  # of torch, while it handles the other
+        outer.__context__, error = error, outer
+    with pytest.raises(InputError, match="the disk is full"):
+        _write_half(tmp_path / "a", error)
+    assert not list(tmp_path.iterdir())

@@ -12,6 +12,7 @@ import tyro
 from tqdm import tqdm
 
 from saccade.commands.options import RateOption, check_processes
+from saccade.commands.recordings import LEAST, MOST
 from saccade.datasets.check import alike_classes, check_dataset, shared_recordings
 from saccade.datasets.open import DatasetKind, fixed_sampling, open_dataset
 from saccade.datasets.prepare import prepare as prepare_dataset
@@ -111,6 +112,8 @@ def prepare(
         processes: Number of processes; 0 = one per core.
     """
     check_processes(processes)
+    if not LEAST <= window_ms <= MOST:
+        raise InputError(f"--window-ms {window_ms}: expected a number above 0, from {LEAST:g} to {MOST:g}")
     sampling = Sampling(rate_hz=rate_hz, kind=window, window_us=round(window_ms * 1000), bins=bins, histogram=histogram)
     failed = 0
     for one in [open_dataset(dataset, split, kind, halve=halved)] if split else _all_splits(dataset, kind, halved):

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,7 +12,7 @@ from tqdm import tqdm
 from saccade.commands.options import ClockChoice, From, RateOption, To
 from saccade.events import mend
 from saccade.events.open import open_events
-from saccade.events.reader import Reader
+from saccade.events.reader import LATEST_US, Reader
 from saccade.events.statistics import Statistics, measure, sparkline
 from saccade.events.write import check_target, write_events
 from saccade.machine import check_extra
@@ -28,6 +27,7 @@ Recording = Annotated[
     tyro.conf.Positional,
     tyro.conf.arg(metavar="RECORDING", help="Event recording: DAT, RAW, HDF5, AEDAT4, ROS bag, ES, npz, csv, ..."),
 ]
+LEAST, MOST = 1e-6, 1e9  # of rates, windows and slow motion: numbers beyond are mistakes, and overflow
 OutFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="File to write.")]
 
 
@@ -160,8 +160,8 @@ def view(
     if out.exists() and not overwrite:
         raise InputError(f"{out}: exists already; give another name, or --overwrite to replace it")
     for name, value in (("rate", rate_hz), ("window-ms", window_ms), ("slow", slow)):
-        if not 0 < value < float("inf"):
-            raise InputError(f"--{name} {value}: expected a number above 0")
+        if not LEAST <= value <= MOST:
+            raise InputError(f"--{name} {value}: expected a number above 0, from {LEAST:g} to {MOST:g}")
     check_seconds(start_s, end_s)
     with opening.open(recording) as reader:
         start_us, end_us = limits(reader, start_s, end_s, clock)
@@ -179,7 +179,7 @@ def view(
 
 
 def check_seconds(start_s: float | None, end_s: float | None) -> None:
-    if not all(isfinite(limit) for limit in (start_s, end_s) if limit is not None):
+    if not all(abs(limit) * 1e6 < LATEST_US for limit in (start_s, end_s) if limit is not None):
         raise InputError(f"--from {start_s} --to {end_s}: expected seconds, such as 0.5")
 
 

@@ -173,10 +173,14 @@ def read_csv(path: Path, classes: tuple[str, ...], events: Path) -> RawLabels:
         try:
             cells = [row[i].strip() for i in (time, *places, kind)]
             instants.append(zero_us + _cell_us(cells[0], factor))
+            if abs(instants[-1]) >= LATEST_US:
+                raise ValueError("a time beyond any recording")
             if not any(cells[1:5]):
                 continue
             table.append([float(cell) for cell in cells[1:5]])
             tracked = int(row[track]) if track is not None and row[track].strip() else -1
+            if abs(tracked) >= 1 << 63:
+                raise ValueError("a track of more than 63 bits")
             numbers.append((instants[-1], _class_index(cells[5], classes), tracked))
         except (ValueError, IndexError, OverflowError) as error:
             raise InputError(f"{path}, line {line}: {','.join(row)!r:.120} ({error}); {EXPECTED_CSV}") from error
@@ -305,6 +309,7 @@ def _parse(path: Path, changed_ns: int) -> dict[str, Any]:
         lost = next((item for item in annotations if item["image_id"] not in known), None)
         if lost is not None:
             raise ValueError(f"an annotation belongs to image_id {lost['image_id']!r}, which isn't there")
+        sorted((item["id"], str(item["name"])) for item in categories)  # raises where they can't be sorted
         return {"images": images, "annotations": annotations, "categories": [{"id": c["id"], "name": c["name"]} for c in categories]}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise InputError(f"{path}: {error!r}; {EXPECTED_COCO}") from error
@@ -315,5 +320,8 @@ def _image_us(image: dict[str, Any]) -> tuple[int, bool]:
     for name, factor in TIME_COLUMNS.items():
         if name in image:
             value = image[name]
-            return value if factor == 1.0 and isinstance(value, int) else round(float(value) * factor), name.startswith("elapsed")
+            time_us = value if factor == 1.0 and isinstance(value, int) else round(float(value) * factor)
+            if abs(time_us) >= LATEST_US:
+                raise ValueError(f"image {image.get('id')!r:.80} is at {time_us} us, beyond any recording")
+            return time_us, name.startswith("elapsed")
     raise ValueError(f"image {image.get('id')!r} has no time: none of time_us, time_s, t_us, timestamp_us, ...")

@@ -42,8 +42,8 @@ class LaneSettings:
             raise InputError(f"lanes.kind={self.kind!r}: expected mixed, ordered or random")
         if not 0 <= self.skip < 1:
             raise InputError(f"lanes.skip={self.skip!r} must be at least 0 and below 1: the share of frames left out")
-        if any(rate_hz <= 0 for rate_hz in self.rates_hz) or self.tolerance_us < 0:
-            raise InputError(f"lanes.rates_hz={self.rates_hz!r} must be positive, tolerance_us={self.tolerance_us!r} not negative")
+        if not all(1e-6 <= rate_hz <= 1e6 for rate_hz in self.rates_hz) or not 0 <= self.tolerance_us < float("inf"):
+            raise InputError(f"lanes.rates_hz={self.rates_hz!r} must be from 1e-6 to 1e6, tolerance_us={self.tolerance_us!r} 0 or more")
 
 
 @dataclass(frozen=True, eq=False)

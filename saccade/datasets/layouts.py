@@ -33,7 +33,7 @@ from saccade.datasets.recording import Dataset, Halve
 from saccade.datasets.rules import LabelRules, ruled
 from saccade.datasets.splits import FOLDERS, Selection
 from saccade.events.open import open_events
-from saccade.types import InputError
+from saccade.types import InputError, check_class_names
 
 BOXES = "_bbox.npy"
 # of recordings beside NAME_bbox.npy; the first that is there is taken
@@ -311,13 +311,15 @@ def _classes(base: Path, coco: list[Path]) -> tuple[str, ...]:
     """From classes.txt, else from all label files of all splits, so that an index means the same in each."""
     listed = base / "classes.txt"
     if listed.is_file():
-        names = [line.strip() for line in listed.read_text().splitlines() if line.strip()]
+        try:
+            names = [line.strip() for line in listed.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{listed}: can't be read as UTF-8 ({error}); save it in that encoding, one name a line") from error
     elif coco:
         names = list(dict.fromkeys(name for path in coco for name in categories_in(path).values()))
     else:
         used = {cell for path in base.rglob("*.csv") if is_label_csv(path) for cell in classes_in(path)}
         numbers = all(cell.isdecimal() for cell in used)
         names = [str(i) for i in range(max(map(int, used), default=-1) + 1)] if numbers else sorted(used)
-    if not names or len(set(names)) != len(names):
-        raise InputError(f"{listed}: {len(names)} classes, {len(set(names))} different; expected at least one name, and each once")
+    check_class_names(names, str(listed))
     return tuple(names)

@@ -12,7 +12,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
-import h5py
 import numpy as np
 
 from saccade.datasets.labels import load_arrays
@@ -30,8 +29,9 @@ from saccade.datasets.recording import (
 )  # fmt: skip
 from saccade.datasets.splits import Selection
 from saccade.datasets.stored import COMPRESSION, frame_shape, index_of_ends, read_frames
+from saccade.events.hdf5_new import new_hdf5
 from saccade.events.write import write_events
-from saccade.files import differences, explain_full_disk, from_plain, replacing, to_plain
+from saccade.files import LOCK, differences, from_plain, only_writer, replacing, to_plain
 from saccade.pool import spread
 from saccade.types import InputError, Labels
 
@@ -89,7 +89,14 @@ def prepare(
         halve=dataset.recordings[0].halve if dataset.recordings else "no",  # the same for all recordings of a data set
         recordings=tuple(recording.name for recording in dataset.recordings),
     )
-    _write_settings(folder, settings)
+    with only_writer(folder):
+        _write_settings(folder, settings)
+        return _write(dataset, folder, sampling, what, processes or os.cpu_count() or 1, progress)
+
+
+def _write(
+    dataset: Dataset, folder: Path, sampling: Sampling, what: CacheContent, processes: int, progress: Callable[[str], None] | None
+) -> list[str]:
     todo = []
     for recording in dataset.recordings:
         if not _is_prepared(folder / f"{recording.name}.h5"):
@@ -98,7 +105,7 @@ def prepare(
             progress(recording.name)
     work = partial(_prepare_one, folder=folder, sampling=sampling, what=what)
     problems = []
-    for recording, problem in spread(work, todo, processes or os.cpu_count() or 1, what="prepare"):
+    for recording, problem in spread(work, todo, processes, what="prepare"):
         problems += [problem] if problem else []
         if progress:
             progress(recording.name)
@@ -127,11 +134,12 @@ def _prepare_one(recording: LabelledRecording, folder: Path, sampling: Sampling,
 
 def _write_frames(recording: LabelledRecording, path: Path, ends_us: WindowEnds, sampling: Sampling) -> None:
     shape = 2 * sampling.bins, recording.height, recording.width
-    with explain_full_disk(path), replacing(path) as temporary, h5py.File(temporary, "w") as file:
+    with replacing(path) as temporary, new_hdf5(temporary) as (file, check_disk):
         # a chunk per frame: any clip can be read without its neighbours
         data = file.create_dataset("data", (len(ends_us), *shape), np.uint8, chunks=(1, *shape), **COMPRESSION)
         for i in range(0, len(ends_us), FRAMES_AT_ONCE):
             data[i : i + FRAMES_AT_ONCE] = recording.frames(ends_us[i : i + FRAMES_AT_ONCE], sampling)
+            check_disk()
 
 
 def _is_prepared(path: Path) -> bool:
@@ -140,10 +148,6 @@ def _is_prepared(path: Path) -> bool:
 
 def _write_settings(folder: Path, settings: PreparedSettings) -> None:
     path = folder / SETTINGS
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: can't be made a folder ({error.strerror}); choose another") from error
     if path.is_file():
         differing = differences(to_plain(read_settings(path)), to_plain(settings))
         if differing:
@@ -152,7 +156,7 @@ def _write_settings(folder: Path, settings: PreparedSettings) -> None:
                 "prepare with those, or into another folder"
             )
         return
-    if any(folder.iterdir()):
+    if any(file.name != LOCK for file in folder.iterdir()):
         raise InputError(f"{folder}: isn't empty and wasn't written by prepare; choose a new folder")
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(to_plain(settings), indent=1))

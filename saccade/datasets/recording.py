@@ -19,7 +19,7 @@ from saccade.config import DetectorConfig
 from saccade.files import sampled_digest
 from saccade.representation.frames import FrameArray, WindowEnds
 from saccade.representation.windows import WIDEST, Grid
-from saccade.types import InputError, Labels, Times
+from saccade.types import InputError, Labels, Times, check_class_names
 
 Instants = Int64[np.ndarray, "m"]  # labelled points in time, in microseconds
 Halve = Literal["no", "events", "published"]  # half resolution: by halved event coordinates, or as published for 1 Mpx by odd pixels only
@@ -40,8 +40,8 @@ class Sampling:
     clip: int = 10  # counts end here
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate_hz <= 1_000_000:
-            raise InputError(f"sampling: rate_hz={self.rate_hz!r} must be above 0 and at most 1,000,000 frames per second")
+        if not 1e-6 <= self.rate_hz <= 1_000_000:
+            raise InputError(f"sampling: rate_hz={self.rate_hz!r} must be above 0 (at least 1e-6) and at most 1,000,000 frames per second")
         if self.kind not in ("sliding", "disjoint") or self.histogram not in ("exact", "published"):
             raise InputError(
                 f"sampling: kind={self.kind!r}, histogram={self.histogram!r}; expected sliding or disjoint, and exact or published"
@@ -256,6 +256,10 @@ class Dataset:
     recordings: Sequence[LabelledRecording]
     missing: tuple[str, ...] = ()  # files without their partner: recordings without labels, labels without a recording
     notes: tuple[str, ...] = ()  # what else was left out or decided, and why
+
+    def __post_init__(self) -> None:
+        if self.classes:  # a tree without recordings has none
+            check_class_names(self.classes, self.name)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,7 @@
 """FOLDER + SPLIT -> which recordings: by subfolders, by a splits.json, or by a hash of the name."""
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -79,7 +80,7 @@ def shared_out(names: Iterable[str]) -> dict[str, str]:
 
 
 def fraction_of(name: str) -> float:
-    return int.from_bytes(sha256(name.encode()).digest()[:8], "big") / 2**64
+    return int.from_bytes(sha256(os.fsencode(name)).digest()[:8], "big") / 2**64
 
 
 def split_of(name: str) -> str:

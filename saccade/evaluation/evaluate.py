@@ -23,7 +23,7 @@ from saccade.evaluation.score.coco import flatten
 from saccade.evaluation.score.protocol import Protocol, protocol_of
 from saccade.events.reader import EARLIEST_US
 from saccade.export.runtime import open_runtime
-from saccade.files import replacing
+from saccade.files import only_writer, replacing
 from saccade.machine import device_named
 from saccade.model.detector import Detector
 from saccade.representation.canvas import whole_sensor
@@ -75,6 +75,7 @@ def evaluate(
     together = batch if next(detector.parameters()).device.type == "cuda" else 1
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out)
+        stack.enter_context(only_writer(folder))
         base = Task(
             weights=digest_of(detector),
             condition=conditions[0],

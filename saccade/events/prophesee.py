@@ -55,11 +55,11 @@ def read_header(path: Path) -> tuple[dict[str, str], int]:
 
 
 def stated_size(fields: dict[str, str]) -> tuple[int, int] | None:
-    """Width and height that the header states, or those of the sensor that it names; None if it does neither."""
-    if match := re.fullmatch(r"(\d{1,5})x(\d{1,5})", fields.get("geometry", "")):
+    """Width and height that the header states, or those of the sensor that it names; None if it does neither. A size of 0 states none."""
+    if match := re.fullmatch(r"0*([1-9]\d{0,4})x0*([1-9]\d{0,4})", fields.get("geometry", "")):
         return int(match[1]), int(match[2])
-    options = dict(re.findall(r"(width|height)=(\d{1,5})", fields.get("format", "")))
-    options |= {name: fields[name] for name in ("width", "height") if re.fullmatch(r"\d{1,5}", fields.get(name, ""))}
+    options = dict(re.findall(r"(width|height)=0*([1-9]\d{0,4})\b", fields.get("format", "")))
+    options |= {name: fields[name] for name in ("width", "height") if re.fullmatch(r"0*[1-9]\d{0,4}", fields.get(name, ""))}
     if len(options) == 2:
         return int(options["width"]), int(options["height"])
     named = [fields.get(key, "").lower() for key in ("sensor_name", "plugin_name", "sensor_generation", "generation")]

@@ -14,7 +14,7 @@ from typing import ClassVar, SupportsInt, TypeVar
 
 import numpy as np
 
-from saccade.files import replacing
+from saccade.files import Busy, replacing
 from saccade.types import Events, InputError
 
 log = logging.getLogger("saccade")
@@ -299,6 +299,8 @@ def _save_index(index: Index, path: Path, recording: Path) -> None:
                 extent=index.extent,
                 notes=np.array(index.notes, np.str_),
             )
+    except Busy:  # it keeps the same index
+        return
     except (OSError, InputError) as error:
         log.warning(
             "the index of %s can't be kept in %s (%s); set SACCADE_CACHE to a folder that can be written", recording, path.parent, error

@@ -13,9 +13,10 @@ import numpy as np
 
 from saccade.events.columns import LATEST_US
 from saccade.events.decimals import format_lines
+from saccade.events.hdf5_new import new_hdf5
 from saccade.events.reader import Reader
 from saccade.events.text import OURS
-from saccade.files import explain_full_disk, replacing, scratch_file
+from saccade.files import replacing, scratch_file
 from saccade.types import Events, InputError
 
 PIECE = 1 << 16  # events per chunk of an HDF5 dataset, and lines of csv formatted at once
@@ -50,7 +51,7 @@ def write_events(
             raise InputError(f"{path}: no events to write, and the size of the sensor isn't known; state width and height")
         width, height, chunks = width or first.width, height or first.height, chain((first,), chunks)
     counted = _CountedChunks(chunks, progress)
-    with explain_full_disk(path), replacing(path) as temporary:
+    with replacing(path) as temporary:
         try:
             FORMATS[path.suffix.lower()](iter(counted), temporary, width, height)
         except InputError as error:
@@ -94,7 +95,7 @@ def _write_hdf5(chunks: Iterator[Events], path: Path, width: int, height: int) -
     t counts from t_offset, the first event's time; in recordings of more than 71 minutes it is int64, because uint32 would overflow.
     The sensor size, which DSEC doesn't store, is in the attributes width and height.
     """
-    with h5py.File(path, "w") as file:
+    with new_hdf5(path) as (file, check_disk):
         file.attrs["width"], file.attrs["height"] = width, height
         types = {"x": np.uint16, "y": np.uint16, "t": np.uint32, "p": np.uint8}
         for name, dtype in types.items():
@@ -112,6 +113,7 @@ def _write_hdf5(chunks: Iterator[Events], path: Path, width: int, height: int) -
             _append_milliseconds(file["ms_to_idx"], relative, count, path)
             for name, values in (("x", events.x), ("y", events.y), ("t", relative), ("p", events.p)):
                 _append(file[f"events/{name}"], values)
+            check_disk()
             count += len(events)
         file["t_offset"] = np.int64(offset_us)
 

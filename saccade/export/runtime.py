@@ -15,6 +15,8 @@ from saccade.weights.load import load_detector
 
 __all__ = ["Runtime", "RuntimeName", "TorchRuntime", "open_runtime"]
 
+MOST_THREADS = 1024
+
 RuntimeName = Literal["auto", "torch", "onnxruntime", "openvino", "package"]
 BY_SUFFIX: dict[str, RuntimeName] = {".onnx": "onnxruntime", ".pt2": "package"}
 
@@ -30,8 +32,8 @@ def open_runtime(
     if runtime not in get_args(RuntimeName):
         raise InputError(f"unknown runtime={runtime!r}; expected one of {', '.join(get_args(RuntimeName))}")
     if threads is not None:
-        if threads < 1:
-            raise InputError(f"threads={threads} must be at least 1, or None to leave the choice to the runtime")
+        if not 1 <= threads <= MOST_THREADS:
+            raise InputError(f"threads={threads} must be from 1 to {MOST_THREADS}, or None to leave the choice to the runtime")
         torch.set_num_threads(threads)  # for the whole process: torch, and our own loops beside it, have no other setting
     exported = None if isinstance(weights, Detector) else BY_SUFFIX.get(Path(weights).suffix)
     on_cpu = device == "auto" and (exported is not None or runtime not in ("auto", "torch"))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from saccade.events.write import write_events
-from saccade.files import differences, from_plain, replacing, to_plain
+from saccade.files import LOCK, differences, from_plain, only_writer, replacing, to_plain
 from saccade.pool import report, spread
 from saccade.simulate import photo_scene
 from saccade.simulate.cutouts import Cutouts, PhotosConfig, load_cutouts, photo_set, prepare_cutouts
@@ -177,9 +177,20 @@ def write_dataset(
     """Write or complete the data set and return the paths of all its recordings. The bytes don't depend on the number of processes.
 
     `progress` gets the path of a recording and the seconds of it that are new, `cutting` how many cut-outs of photographs are made and how
-    many are wanted. Two runs must not write to one folder at the same time.
+    many are wanted. A second run that writes to the same folder at the same time is refused.
     """
     folder, processes = Path(folder), processes or os.cpu_count() or 1
+    with only_writer(folder):
+        return _write(folder, config, processes, progress, cutting)
+
+
+def _write(
+    folder: Path,
+    config: DatasetConfig,
+    processes: int,
+    progress: Callable[[str, float], None] | None,
+    cutting: Callable[[int, int], None] | None,
+) -> list[Path]:
     _prepare(folder, config)
     if config.photos is not None:
         prepare_cutouts(folder / CUTOUTS, config.photos, processes, cutting)
@@ -213,7 +224,7 @@ def _prepare(folder: Path, config: DatasetConfig) -> None:
         differs = _differences(path, about)
         if differs:
             raise InputError(f"{folder}: holds a data set of other settings ({differs}); give these settings again, or another folder")
-    elif folder.exists() and (not folder.is_dir() or any(file.name != CUTOUTS for file in folder.iterdir())):
+    elif folder.exists() and (not folder.is_dir() or any(file.name not in (CUTOUTS, LOCK) for file in folder.iterdir())):
         raise InputError(f"{folder}: exists and holds no data set of saccade; give a new or an empty folder")
     try:
         for split, seeds in config.seeds().items():
@@ -221,8 +232,6 @@ def _prepare(folder: Path, config: DatasetConfig) -> None:
                 (folder / split).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder}: can't be made a folder ({error.strerror}); choose another") from error
-    for left in folder.glob("*/.*.part*"):  # of a run that was killed
-        left.unlink(missing_ok=True)
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(about, indent=1) + "\n")
 

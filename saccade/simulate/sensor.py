@@ -52,8 +52,8 @@ class SensorConfig:
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
-            if not value >= 0 or (value == float("inf") and item.name != "cutoff_hz"):
-                raise InputError(f"sensor: {item.name}={value} must be a number of 0 or more")
+            if not 0 <= value <= 1e6 and not (item.name == "cutoff_hz" and value > 0):
+                raise InputError(f"sensor: {item.name}={value} must be a number from 0 to 1e6")
         if min(self.threshold_on, self.threshold_off) < 0.01:
             raise InputError(f"sensor: thresholds {self.threshold_on}, {self.threshold_off} must be at least 0.01")
         if self.burst > 0.95 or self.burst_flip > 1:

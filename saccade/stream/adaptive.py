@@ -8,6 +8,7 @@ from jaxtyping import Bool, Int64
 from saccade.representation.windows import Rate
 from saccade.types import InputError
 
+LOWEST_HZ = 1e-6  # of windows
 SHARE = 0.1  # of the sensor's pixels: as many events make a step due
 
 
@@ -60,6 +61,6 @@ def pace_of(adaptive: Adaptive | None, rate_hz: Rate) -> Pace:
     if adaptive is None:
         return Pace()
     lowest_hz, highest_hz = (float(rate_hz) if limit is None else limit for limit in (adaptive.min_rate_hz, adaptive.max_rate_hz))
-    if not 0 < lowest_hz <= highest_hz:
-        raise InputError(f"stream: min_rate_hz={lowest_hz} and max_rate_hz={highest_hz} must be positive and in this order")
+    if not LOWEST_HZ <= lowest_hz <= highest_hz < float("inf"):
+        raise InputError(f"stream: min_rate_hz={lowest_hz} and max_rate_hz={highest_hz} must be at least {LOWEST_HZ} and in this order")
     return Pace(int(1e6 / lowest_hz), adaptive.events_per_step)

@@ -84,10 +84,10 @@ def save_checkpoint(run: TrainingRun, out: Path, processes: Processes, binding: 
         binding=binding,
     )
     values = {**vars(checkpoint), "binding": json.dumps(checkpoint.binding), "format": FORMAT}
-    with replacing(out / LAST) as temporary:
-        torch.save(values, temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
+    with replacing(out / LAST) as temporary, temporary.open("wb") as file:
+        torch.save(values, file)  # of a path, torch wouldn't say why it couldn't be written
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def load_checkpoint(out: Path, binding: dict[str, Any]) -> Checkpoint | None:

@@ -19,7 +19,7 @@ from saccade.datasets.open import check_halving
 from saccade.datasets.recording import Dataset, Sampling
 from saccade.evaluation.result import Metrics
 from saccade.evaluation.validate import validate
-from saccade.files import replacing
+from saccade.files import explain_full_disk, only_writer, replacing
 from saccade.machine import keep_freed_memory
 from saccade.pool import Stopped, stop_signals
 from saccade.training.checkpoint import MovingAverage, TrainingRun, resume, save_checkpoint
@@ -31,6 +31,7 @@ from saccade.training.start import build_detector, check_half_precision
 from saccade.types import InputError
 from saccade.weights.load import save_detector
 
+RESUMES = "make room; the same command goes on from the last checkpoint"
 log = logging.getLogger("saccade")
 
 
@@ -43,8 +44,7 @@ def fit(
 
     CONFIG: the detector, where `settings.model` is neither a preset nor a file.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    with joined(settings.device) as processes:
+    with joined(settings.device) as processes, only_writer(out) if processes.rank == 0 else nullcontext(), explain_full_disk(out, RESUMES):
         if settings.batch % (processes.world * settings.accumulation):
             raise InputError(
                 f"training: batch={settings.batch} can't be shared by {processes.world} processes in {settings.accumulation} equal parts"

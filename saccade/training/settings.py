@@ -85,11 +85,14 @@ class TrainingSettings:
         for name in (*limits, "validate_every", "validate_recordings"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InputError(f"training: {name}={getattr(self, name)} must be 0 or more")
+        for name, most in (("batch", 1 << 16), ("length", 1 << 16), ("split", 32), ("workers", 1024), ("threads", 1024), ("seed", 1 << 63)):
+            if getattr(self, name) > most:
+                raise InputError(f"training: {name}={getattr(self, name)} must be at most {most}")
         if not (self.learning_rate > 0 and isfinite(self.learning_rate)):
             raise InputError(f"training: learning_rate={self.learning_rate} must be above 0")
         if not (0 <= self.warmup < 1 and 0 <= self.average < 1):
             raise InputError(f"training: warmup={self.warmup} and average={self.average} must be at least 0 and below 1")
-        if min(self.start_division, self.end_division) < 1:
+        if not (1 <= self.start_division < float("inf") and 1 <= self.end_division < float("inf")):
             raise InputError(f"training: start_division={self.start_division}, end_division={self.end_division} must be at least 1")
         if self.batch % self.accumulation:
             raise InputError(f"training: batch={self.batch} can't be computed in accumulation={self.accumulation} equal parts")

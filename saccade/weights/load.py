@@ -18,6 +18,7 @@ from torch import Tensor
 
 from saccade.config import DetectorConfig, presets
 from saccade.files import check_readable, replacing
+from saccade.machine import device_named
 from saccade.model.detector import Detector
 from saccade.samples import shipped_weights
 from saccade.types import InputError
@@ -76,10 +77,11 @@ def load_detector(path_or_name: Path | str, device: str | torch.device = "cpu") 
 
     Call `.train()` to train it further.
     """
+    place = torch.device(device_named(str(device)))
     weights = read_weights(path_or_name)
     detector = Detector(weights.config)
     detector.load_state_dict(weights.tensors)
-    return detector.to(device).eval()
+    return detector.to(place).eval()
 
 
 def read_weights(path_or_name: Path | str) -> Weights:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from saccade.datasets.open import open_dataset
-from saccade.datasets.recording import Sampling
+from saccade.datasets.recording import Dataset, Sampling
 from saccade.datasets.rules import LabelRules
 from saccade.datasets.splits import split_of
 from saccade.types import InputError, Labels
@@ -217,3 +217,25 @@ def test_synthetic(tmp_path: Path) -> None:
     np.savez(tmp_path / "train/0000_labels.npz", t=t, boxes=boxes[1:], **columns)
     with pytest.raises(InputError, match=r"0000_labels\.npz"):
         _ = open_dataset(tmp_path).recordings[0].labels
+
+
+def test_classes_in_another_encoding_are_refused(tmp_path: Path) -> None:
+    own(tmp_path)
+    (tmp_path / "classes.txt").write_bytes("Straßenbahn\n".encode("latin-1"))
+    with pytest.raises(InputError, match="UTF-8"):
+        open_dataset(tmp_path, "train")
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "\ud800", "\x1b[31m"], ids=["nothing", "line break", "surrogate", "control"])
+def test_class_names_are_text_of_one_line(name: str) -> None:
+    with pytest.raises(InputError, match="class"):
+        Dataset("own", "train", ("car", name), ())
+
+
+@pytest.mark.parametrize(
+    "row", [f"{10**30},1,1,5,5,car,1", f"1000,1,1,5,5,car,{10**30}", "1e308,1,1,5,5,car,1", f"-{10**30},,,,,,", "nan,1,1,5,5,car,1"]
+)
+def test_huge_times_and_tracks_are_refused(row: str, tmp_path: Path) -> None:
+    own(tmp_path, text=f"t_us,x,y,w,h,class,track\n{row}\n")
+    with pytest.raises(InputError, match="line 2"):
+        _ = open_dataset(tmp_path, "train").recordings[0].labels

@@ -14,7 +14,7 @@ from saccade.datasets.recording import Dataset, Sampling
 from saccade.evaluation.evaluate import answers_at, evaluate
 from saccade.evaluation.result import Answer, Evaluation
 from saccade.evaluation.run.condition import Condition
-from saccade.evaluation.run.store import MANIFEST
+from saccade.evaluation.run.store import MANIFEST, read_answers, read_kept
 from saccade.types import InputError
 from tests.evaluation.squares import squares, untrained
 
@@ -135,3 +135,21 @@ def test_a_quarter_of_an_hour_takes_no_more_memory_than_a_minute(tmp_path: Path)
         peaks.append(int(printed[-1]))
     print(f"{peaks[0]} MB resident after a minute, {peaks[1]} MB after a quarter of an hour")
     assert peaks[1] < peaks[0] + 15
+
+
+def test_a_damaged_answer_is_computed_again(data: Dataset, tmp_path: Path) -> None:
+    detector = untrained()
+    whole = evaluate(detector, data, [PLAIN], out=tmp_path / "out")
+    path = next((tmp_path / "out").rglob("*.npz"))
+    content = path.read_bytes()
+    for place in np.random.default_rng(0).integers(0, len(content), 60).tolist():
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x41]) + content[place + 1 :])
+        kept = read_kept(path)
+        if kept is not None:  # a byte that says nothing, such as that of a time in the archive
+            path.write_bytes(content)
+            sound = read_answers(path, kept)
+            path.write_bytes(content[:place] + bytes([content[place] ^ 0x41]) + content[place + 1 :])
+            assert repr(read_answers(path, kept)) == repr(sound)
+    path.write_bytes(content[: len(content) // 2] + bytes([content[len(content) // 2] ^ 1]) + content[len(content) // 2 + 1 :])
+    assert read_kept(path) is None
+    assert numbers(evaluate(detector, data, [PLAIN], out=tmp_path / "out")) == numbers(whole)

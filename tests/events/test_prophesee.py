@@ -282,3 +282,14 @@ def test_state_of_a_new_decoder_is_the_start() -> None:
     with pytest.raises(InputError, match="expected one of EVT2"):
         Decoder("EVT4")
     assert header("EVT3", random_events(1)).startswith(b"% evt 3.0")
+
+
+@pytest.mark.parametrize("stated", ["geometry 0x0", "geometry 0x720", "format EVT3;width=0;height=0", "width 0\n% height 0"])
+def test_a_stated_size_of_nothing_is_no_size(stated: str, tmp_path: Path) -> None:
+    """It is inferred from the events, as if the header said nothing."""
+    source = random_events(500, width=64, height=48)
+    path = tmp_path / "a.raw"
+    path.write_bytes(f"% evt 3.0\n% {stated}\n% end\n".encode() + ENCODERS["EVT3"](source))
+    with RawReader(path) as reader:
+        assert (reader.width, reader.height) == (int(source.x.max()) + 1, int(source.y.max()) + 1)
+        assert_equal(collect(reader), source)

@@ -206,3 +206,25 @@ def test_a_damaged_index_is_built_anew(damage: bytes, tmp_path: Path) -> None:
         index.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
         with open_events(path, index=index) as reader:
             reader.count  # noqa: B018  may be what the damaged index says, but nothing is raised
+
+
+@pytest.mark.parametrize("change", ["vanishes", "grows", "shrinks"])
+@every_format
+def test_a_file_that_changes_while_it_is_read(name: str, change: str, tmp_path: Path) -> None:
+    """All events, a part of them, or InputError: no crash and none that weren't there."""
+    path = make(name, tmp_path, SOURCE)
+    with opened(name, path) as reader:
+        if change == "vanishes":
+            path.unlink()
+        elif change == "grows":
+            with path.open("ab") as file:
+                file.write(path.read_bytes()[-1000:])
+        else:
+            os.truncate(path, path.stat().st_size // 2)
+        try:
+            events = collect(reader)
+        except InputError as error:
+            assert str(path) in str(error)
+            return
+    assert_equal(events[: len(SOURCE)], SOURCE[: len(events)])
+    assert change != "vanishes" or len(events) == len(SOURCE)

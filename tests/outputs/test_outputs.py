@@ -4,6 +4,7 @@ import json
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 
 from saccade.datasets.labels import RawLabels, is_coco, is_label_csv, read_boxes, read_coco, read_csv
 from saccade.outputs.outputs import SUFFIXES, Outputs, OutputWriter, RunInfo, check_outputs, open_outputs
+from saccade.outputs.picture import boxed_picture, class_marks
 from saccade.outputs.tables import CocoWriter, CsvWriter, JsonLinesWriter, PropheseeWriter, read_json_lines
+from saccade.outputs.viewer_logs import annotations
 from saccade.types import Detections, InputError
 
 CLASSES = ("car", "pedestrian, on foot", "two-wheeler")
@@ -237,3 +240,32 @@ def test_outputs_are_checked_before_anything_is_computed(tmp_path: Path) -> None
         with pytest.raises(InputError, match=message):
             check_outputs(paths, tmp_path / "drive.npy", overwrite=False)
     check_outputs([there, Path("-"), tmp_path / "A.MP4"], tmp_path / "drive.npy", overwrite=True)
+
+
+HOSTILE = ("</script><script>alert(1)</script>", 'a,b;c\t"d"', "=cmd|' /C calc'!A0", "$\\frac{", "\u202etram 電車 🚋", "../../x", "%s{}")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json", ".jsonl"])
+def test_hostile_class_names_stay_names(suffix: str, tmp_path: Path) -> None:
+    """A class name is text in every format, never markup, a separator or a path."""
+    classes = tuple(name for name in HOSTILE if "\t" not in name or suffix != ".csv")
+    run = replace(RUN, classes=classes)
+    boxes = np.tile(np.array([[1, 2, 30, 40]], np.float32), (len(classes), 1))
+    found = Detections(boxes, np.ones(len(classes), np.float32), np.arange(len(classes)), 5000)
+    path = tmp_path / f"a{suffix}"
+    with Outputs([FILES[suffix[1:]](path, run)]) as outputs:
+        outputs.write(found)
+    if suffix == ".csv":
+        assert read_csv(path, classes, path).classes.tolist() == list(range(len(classes)))
+    elif suffix == ".json":
+        assert [item["name"] for item in json.loads(path.read_text())["categories"]] == list(classes)
+    else:
+        assert json.loads(path.read_text())["names"] == list(classes)
+
+
+def test_hostile_class_names_are_drawn_and_logged() -> None:
+    boxes = np.tile(np.array([[1, 2, 30, 40]], np.float32), (len(HOSTILE), 1))
+    found = Detections(boxes, np.ones(len(HOSTILE), np.float32), np.arange(len(HOSTILE)), 5000)
+    assert [text["text"].rsplit(" ", 1)[0] for text in annotations(found, HOSTILE)["texts"]] == list(HOSTILE)
+    picture = np.zeros((64, 64, 3), np.uint8)
+    assert boxed_picture(picture, class_marks(boxes, found.classes, HOSTILE)).any()

@@ -65,7 +65,7 @@ def test_what_was_interrupted_is_completed_to_the_same_bytes(whole: Path, tmp_pa
     assert len(list((tmp_path / "set").rglob("*.h5"))) == 4
     (tmp_path / "set/train/000000004_labels.npz").write_bytes(b"labels without events are made again")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "set").rglob("*.h5")}
-    (tmp_path / "set/train/.000000004.h5.x.part.h5").write_bytes(b"of a run that was killed")
+    (tmp_path / "set/train/.000000004.h5.part.h5").write_bytes(b"of a run that was killed")
     write_dataset(tmp_path / "set", SMALL, 1)
     assert contents(tmp_path / "set") == contents(whole)
     assert all(path.stat().st_mtime_ns == modified for path, modified in before.items())

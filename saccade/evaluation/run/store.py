@@ -153,11 +153,14 @@ class AnswerWriter:
 
 
 def read_kept(path: Path) -> Kept | None:
-    """None if the file is missing or unusable."""
+    """None if the file is missing or damaged anywhere."""
     try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.testzip() is not None:
+                return None
         with np.load(path, allow_pickle=False) as arrays:
             return cast(Kept, from_plain(Kept, json.loads(str(arrays["kept"])), str(path)))
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+    except Exception:  # zipfile and numpy raise nearly everything on a damaged file
         return None
 
 
