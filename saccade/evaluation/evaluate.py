@@ -12,6 +12,7 @@ from typing import Literal
 from saccade.datasets.classes import in_common
 from saccade.datasets.open import check_halving, fixed_sampling
 from saccade.datasets.recording import Dataset, LabelledRecording, Sampling
+from saccade.evaluation.interval import packed
 from saccade.evaluation.result import Cost, Evaluation, Result
 from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.run.passes import Decoding, measured_step_ms
@@ -19,7 +20,9 @@ from saccade.evaluation.run.store import Kept, Task, answers_at, digest_of, writ
 from saccade.evaluation.run.timeline import timeline
 from saccade.evaluation.run.work import RecordingBatch, work
 from saccade.evaluation.score.average_precision import curves, metrics_of, parts_by_speed, parts_by_still, score_late
+from saccade.evaluation.score.bootstrap import draws_of
 from saccade.evaluation.score.coco import flatten
+from saccade.evaluation.score.ghosts import ghosts
 from saccade.evaluation.score.protocol import Protocol, protocol_of
 from saccade.events.reader import EARLIEST_US
 from saccade.export.runtime import open_runtime
@@ -102,6 +105,7 @@ def evaluate(
         classes=tuple(dataset.classes),
         results=tuple(results),
         training_rate_hz=Sampling.of(detector.config).rate_hz,
+        names=tuple(recording.name for recording in chosen),
     )
 
 
@@ -126,6 +130,8 @@ def _result(task: Task, kept: Sequence[Kept], folder: Path, rules: Protocol) -> 
         by_still_s=parts_by_still(flat),
         by_speed_px_s=parts_by_speed(flat),
         curves=curves(flat, classes),
+        ghosts=ghosts(answers),
+        draws={score: packed(drawn) for score, drawn in draws_of(flat).items()},
     )
 
 

@@ -4,8 +4,11 @@ import json
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import numpy as np
+
+from saccade.evaluation.interval import UNKNOWN, Drawn, Interval, interval_of, unpacked
 from saccade.evaluation.run.condition import Condition
 from saccade.files import NAN, check_readable, from_plain, replacing, to_plain
 from saccade.types import Detections, InputError, Labels
@@ -85,6 +88,17 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Ghosts:
+    """Boxes that stay where their object no longer is; of detections with a score of 0.3 or more. NaN where there is nothing to count."""
+
+    ended: int = 0  # tracks whose last label comes before the last scored instant of their recording
+    share: float = NAN  # percent of them that leave a ghost at the next scored instant
+    median_s: float = NAN  # how long the ghost lasts, of all of them: 0 if there is none
+    p95_s: float = NAN  # 95th percentile
+    empty_box_s: float = NAN  # where no object is: seconds of boxes per minute, two boxes at once counted twice
+
+
+@dataclass(frozen=True)
 class Result:
     condition: Condition
     scores: Metrics
@@ -94,6 +108,25 @@ class Result:
     by_still_s: tuple[Part, ...] = ()  # by the time since the object last made events
     by_speed_px_s: tuple[Part, ...] = ()  # where the labels know it
     curves: dict[str, tuple[float, ...]] = field(default_factory=dict)  # class -> precision at recall 0, 0.01 ... 1, overlap one half
+    ghosts: Ghosts = Ghosts()
+    draws: dict[str, str] = field(default_factory=dict)  # mAP, ap50, recall_still of recordings drawn anew, packed; none of one recording
+
+    def __post_init__(self) -> None:
+        for score in self.draws:
+            self.drawn(score)
+
+    def drawn(self, score: str) -> Drawn:
+        return unpacked(self.draws.get(score, ""))
+
+    def interval(self, score: str) -> Interval:
+        """95 %, by bootstrap over recordings; NaN where it isn't known."""
+        return interval_of(self.drawn(score))
+
+    def gain(self, other: "Result", score: str = "mAP") -> tuple[float, Interval]:
+        """By how much a score is above another condition's, and the paired interval; of weights scored on the same recordings."""
+        ours, theirs = self.drawn(score), other.drawn(score)
+        between = interval_of(ours - theirs) if len(ours) == len(theirs) else UNKNOWN
+        return getattr(self.scores, score) - getattr(other.scores, score), between
 
 
 @dataclass(frozen=True)
@@ -107,6 +140,7 @@ class Evaluation:
     classes: tuple[str, ...]
     results: tuple[Result, ...]
     training_rate_hz: float = 20.0  # one frame per training window; mean drop and retention compare with it
+    names: tuple[str, ...] = ()  # of the recordings; scores of the same ones are paired, draw by draw
 
     def at(self, condition: Condition) -> Result | None:
         return next((result for result in self.results if result.condition == condition), None)
@@ -157,6 +191,15 @@ class Series:
         return self.trained.scores.mAP - sum(higher) / len(higher) if self.trained and higher else math.nan
 
     @property
+    def mean_drop_interval(self) -> Interval:
+        """95 %, paired; NaN where it isn't known."""
+        higher = [result.drawn("mAP") for result in self.results if result.condition.rate_hz > self.common.rate_hz]
+        trained = self.trained.drawn("mAP") if self.trained else np.zeros(0)
+        if not higher or any(len(drawn) != len(trained) for drawn in higher):
+            return UNKNOWN
+        return interval_of(trained - np.mean(higher, axis=0))
+
+    @property
     def retention(self) -> float:
         """Percent of the training rate's mAP that is left at the highest rate; NaN where there is no higher one, or nothing to lose."""
         if self.trained is None or self.fastest.condition.rate_hz <= self.common.rate_hz or self.trained.scores.mAP < SHOWN:
@@ -165,8 +208,20 @@ class Series:
 
 
 def to_json(evaluation: Evaluation) -> str:
-    """JSON that every parser reads: NaN and infinity as texts, None as null."""
-    return json.dumps({"format": FORMAT, **to_plain(evaluation)}, indent=1, allow_nan=False)
+    """JSON that every parser reads: NaN and infinity as texts, None as null. `intervals` is for other readers; the rest says it all."""
+    intervals = to_plain([_intervals(series) for series in evaluation.series])
+    return json.dumps({"format": FORMAT, "intervals": intervals, **to_plain(evaluation)}, indent=1, allow_nan=False)
+
+
+def _intervals(series: "Series") -> dict[str, Any]:
+    """95 %, of the scores and of their gains over the training rate."""
+    rates = {}
+    for result in series.results:
+        own = {score: result.interval(score) for score in result.draws}
+        if series.trained is not None and result is not series.trained:
+            own |= {f"{score} less training rate": result.gain(series.trained, score)[1] for score in result.draws}
+        rates[f"{result.condition.rate_hz:g} Hz"] = own
+    return {"series": series.name, "mean drop": series.mean_drop_interval, "rates": rates}
 
 
 def from_json(text: str, where: str = "evaluation") -> Evaluation:
@@ -177,6 +232,7 @@ def from_json(text: str, where: str = "evaluation") -> Evaluation:
         raise InputError(f"{where}: not JSON ({error}); expected a file that `saccade evaluate` wrote") from error
     if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
         raise InputError(f"{where}: not of the format {FORMAT!r}; expected a file that `saccade evaluate` wrote; run it again")
+    content.pop("intervals", None)  # they follow from the draws
     return cast(Evaluation, from_plain(Evaluation, content, where))
 
 

@@ -4,12 +4,12 @@ By hand, because the libraries' rows are dictionaries: those of an hour's detect
 their area only. The tests hold this equal to pycocotools and faster-coco-eval.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float32, Float64, Int64
+from jaxtyping import Bool, Float32, Float64, Int8, Int32, Int64
 
 from saccade.evaluation.result import Answer
 from saccade.evaluation.score.protocol import Protocol, judge
@@ -40,6 +40,8 @@ class FlatAnswers:
     scores: Float32[np.ndarray, "detections"]
     groups: Int64[np.ndarray, "detections"]
     uncertain: Bool[np.ndarray, "detections"]  # not wrong if they find nothing
+    frame_recordings: Int64[np.ndarray, "frames"]  # which recording a frame is of, from 0
+    recordings: int  # also those of which no frame counts
 
     @property
     def label_classes(self) -> Int64[np.ndarray, "labels"]:
@@ -52,7 +54,9 @@ class FlatAnswers:
 
 def flatten(answers: Iterable[Answer], classes: int, protocol: Protocol | None = None) -> FlatAnswers:
     """All that counts under PROTOCOL; None = everything as it is."""
-    frames = [judged for answer in answers if (judged := judge(answer, protocol)) is not None]
+    numbers: dict[str, int] = {}  # of recordings, in the order in which they come
+    numbered = [(numbers.setdefault(answer.recording, len(numbers)), judge(answer, protocol)) for answer in answers]
+    frames = [judged for _, judged in numbered if judged is not None]
     truths = [labels for frame in frames for labels in (frame.labels, frame.ignored)]
     sizes = np.array([len(labels) for labels in truths], np.int64)
     place = np.repeat(np.arange(len(truths)), sizes)
@@ -78,7 +82,32 @@ def flatten(answers: Iterable[Answer], classes: int, protocol: Protocol | None =
         scores=scores[ranked],
         groups=groups[ranked],
         uncertain=_joined([frame.uncertain for frame in frames], np.bool_)[ranked],
+        frame_recordings=np.array([number for number, judged in numbered if judged is not None], np.int64),
+        recordings=len(numbers),
     )
+
+
+class Matches(NamedTuple):
+    """What each detection finds. How often a recording counts changes nothing of it: recordings share no frame."""
+
+    outcomes: Int8[np.ndarray, "overlaps detections"]  # 1 = right, -1 = wrong, 0 = neither
+    hits: Int64[np.ndarray, "most overlaps classes"]  # right ones among the best of each class and frame
+    taken: Bool[np.ndarray, "overlaps labels"]
+
+
+def matches_of(
+    answers: FlatAnswers, counted: Bool[np.ndarray, "labels"], judged: Bool[np.ndarray, "detections"], overlaps: np.ndarray = OVERLAPS
+) -> Matches:
+    """Of the labels that are COUNTED; all others are ignored. A detection that finds no label at all is wrong if it is JUDGED."""
+    first = np.searchsorted(answers.label_groups, np.arange(answers.frames * answers.classes + 1))
+    scratch = np.zeros(int(np.diff(first).max(initial=0)))
+    matches = Matches(
+        np.zeros((len(overlaps), len(answers.boxes)), np.int8),
+        np.zeros((len(MOST), len(overlaps), answers.classes), np.int64),
+        np.zeros((len(overlaps), len(answers.labels)), np.bool_),
+    )
+    _match(answers.boxes, answers.groups, judged, answers.labels, counted, first, overlaps, np.array(MOST), scratch, *matches)
+    return matches
 
 
 class PrecisionRecall(NamedTuple):
@@ -90,55 +119,81 @@ class PrecisionRecall(NamedTuple):
 
 def precision_recall(answers: FlatAnswers, counted: Bool[np.ndarray, "labels"], judged: Bool[np.ndarray, "detections"]) -> PrecisionRecall:
     """Of the labels that are COUNTED; all others are ignored. A detection that finds no label at all is wrong if it is JUDGED."""
+    matches = matches_of(answers, counted, judged)
+    totals = np.bincount(answers.label_classes[counted], minlength=answers.classes)
+    recall = np.where(totals, matches.hits / np.maximum(totals, 1), np.nan)
     precision = np.full((len(OVERLAPS), len(RECALLS), answers.classes), np.nan)
-    recall = np.full((len(MOST), len(OVERLAPS), answers.classes), np.nan)
-    for index, own in _matches(answers, counted, judged, OVERLAPS)[0].items():
-        recall[:, :, index] = own.hits / own.total
-        for level, peaks in enumerate(own.peaks):
-            reached = np.arange(1, own.hits[-1, level] + 1) / own.total
-            envelope = np.maximum.accumulate(peaks[: len(reached)][::-1])[::-1]
-            first = np.searchsorted(reached, RECALLS)
-            there = first < len(reached)
-            precision[level, :, index] = 0
-            precision[level, there, index] = envelope[first[there]]
+    together = replace(answers, frame_recordings=np.zeros(answers.frames, np.int64), recordings=1)
+    for level, index, best in precision_by_weight(together, counted, matches, np.ones((1, 1), np.int32)):
+        precision[level, :, index] = best[:, 0]
     return PrecisionRecall(precision, recall)
+
+
+def precision_by_weight(
+    answers: FlatAnswers, counted: Bool[np.ndarray, "labels"], matches: Matches, weights: Int32[np.ndarray, "recordings draws"]
+) -> Iterator[tuple[int, int, Float64[np.ndarray, "101 draws"]]]:
+    """(overlap, class, the best precision at each recall or above) of classes with labels, as if each recording were there that often.
+
+    WEIGHTS: a column per draw. Copies of a detection rank side by side, as they do in COCO if no two scores are equal. NaN in draws
+    without a label of the class.
+    """
+    ends = np.searchsorted(answers.detection_classes, np.arange(answers.classes + 1)).tolist()
+    recordings = answers.frame_recordings[answers.groups // answers.classes]
+    own = answers.frame_recordings[answers.label_groups // answers.classes] * answers.classes + answers.label_classes
+    labels = np.bincount(own[counted], minlength=answers.recordings * answers.classes).reshape(-1, answers.classes)
+    for index in np.flatnonzero(labels.sum(axis=0)).tolist():
+        which, totals = slice(ends[index], ends[index + 1]), labels[:, index] @ weights
+        for level, outcomes in enumerate(matches.outcomes):
+            best = np.zeros((len(RECALLS), weights.shape[1]))
+            _accumulate(outcomes[which], recordings[which], weights, totals, RECALLS, best)
+            best[:, totals == 0] = np.nan
+            yield level, index, best
 
 
 def found(answers: FlatAnswers, overlap: float = 0.5) -> Bool[np.ndarray, "labels"]:
     """For every label whether a detection of its class is its own; the best detection chooses first, its largest overlap."""
     counted = ~answers.ignored
-    _, taken = _matches(answers, counted, ~answers.uncertain, np.array([overlap]))
-    return taken[0] & counted
+    return matches_of(answers, counted, ~answers.uncertain, np.array([overlap])).taken[0] & counted
 
 
-class _Matches(NamedTuple):
-    """Of one class."""
+@compiled
+def _accumulate(
+    outcomes: np.ndarray, recordings: np.ndarray, weights: np.ndarray, totals: np.ndarray, recalls: np.ndarray, best: np.ndarray
+) -> None:
+    """Of detections of one class at one overlap, best first, into BEST, which is zero.
 
-    total: int  # labels that count
-    hits: Int64[np.ndarray, "most overlaps"]  # right detections
-    peaks: Float64[np.ndarray, "overlaps total"]  # precision at each of them: it only falls in between
-
-
-def _matches(answers: FlatAnswers, counted: np.ndarray, judged: np.ndarray, overlaps: np.ndarray) -> tuple[dict[int, _Matches], np.ndarray]:
-    """Of every class that has labels, and for every overlap and label whether a detection has it."""
-    groups = np.arange(answers.frames * answers.classes + 1)
-    first = np.searchsorted(answers.label_groups, groups)
-    scratch = np.zeros(int(np.diff(first).max(initial=0)))
-    ranks, taken = np.zeros(len(groups), np.int64), np.zeros((len(overlaps), len(answers.labels)), np.bool_)
-    ends = np.searchsorted(answers.detection_classes, np.arange(answers.classes + 1)).tolist()
-    totals = np.bincount(answers.label_classes[counted], minlength=answers.classes).tolist()
-    result = {}
-    for index, total in enumerate(totals):
-        if not total:
-            continue
-        own = slice(ends[index], ends[index + 1])
-        matches = _Matches(total, np.zeros((len(MOST), len(overlaps)), np.int64), np.zeros((len(overlaps), total)))
-        _match(
-            answers.boxes[own], answers.groups[own], judged[own], answers.labels, counted, first, overlaps, np.array(MOST),
-            scratch, ranks, taken, matches.hits, matches.peaks,
-        )  # fmt: skip
-        result[index] = matches
-    return result, taken
+    Precision only falls between two right detections, so the wrong ones before each are summed by recording first: that, not the number
+    of detections, is the work of a draw.
+    """
+    draws = weights.shape[1]
+    wrong, right, reached = np.zeros(draws, np.int32), np.zeros(draws, np.int32), np.zeros(draws, np.int32)
+    since, touched, count = np.zeros(len(weights), np.int32), np.zeros(len(weights), np.int64), 0  # wrong since the last right one
+    for i in range(len(outcomes)):
+        recording = recordings[i]
+        if outcomes[i] < 0:
+            if since[recording] == 0:
+                touched[count] = recording
+                count += 1
+            since[recording] += 1
+        elif outcomes[i] > 0:
+            for place in range(count):
+                times, row = since[touched[place]], weights[touched[place]]
+                for draw in range(draws):
+                    wrong[draw] += times * row[draw]
+                since[touched[place]] = 0
+            count = 0
+            row = weights[recording]
+            for draw in range(draws):
+                if row[draw] == 0:
+                    continue
+                right[draw] += row[draw]
+                while reached[draw] < len(recalls) and right[draw] / totals[draw] >= recalls[reached[draw]]:
+                    reached[draw] += 1
+                precision = right[draw] / (wrong[draw] + right[draw] + np.spacing(1.0))
+                best[reached[draw] - 1, draw] = max(best[reached[draw] - 1, draw], precision)  # recall 0 is always reached
+    for place in range(len(recalls) - 2, -1, -1):
+        for draw in range(draws):
+            best[place, draw] = max(best[place, draw], best[place + 1, draw])
 
 
 @compiled
@@ -157,10 +212,11 @@ def _best_label(shares: np.ndarray, taken: np.ndarray, counted: np.ndarray, leas
 @compiled
 def _match(
     boxes: np.ndarray, groups: np.ndarray, judged: np.ndarray, labels: np.ndarray, counted: np.ndarray, first: np.ndarray,
-    overlaps: np.ndarray, most: np.ndarray, shares: np.ndarray, ranks: np.ndarray, taken: np.ndarray, hits: np.ndarray, peaks: np.ndarray,
+    overlaps: np.ndarray, most: np.ndarray, shares: np.ndarray, outcomes: np.ndarray, hits: np.ndarray, taken: np.ndarray,
 ) -> None:  # fmt: skip
-    """Detections of one class, best first; SHARES is scratch space for the overlaps of one of them, the last four arrays are the result."""
-    wrong = np.zeros(len(overlaps), np.int64)
+    """Detections of a class best first; SHARES is scratch space for the overlaps of one of them, the last three arrays are the result."""
+    ranks = np.zeros(len(first), np.int64)
+    classes = hits.shape[2]
     for i in range(len(boxes)):
         group = groups[i]
         rank = ranks[group]
@@ -186,13 +242,13 @@ def _match(
             if largest >= overlaps[level]:
                 chosen = _best_label(shares, taken[level, low:high], counted[low:high], overlaps[level])
             if chosen < 0:
-                wrong[level] += judged[i]
+                outcomes[level, i] = -1 if judged[i] else 0
                 continue
             taken[level, low + chosen] = True
             if counted[low + chosen]:
-                peaks[level, hits[-1, level]] = (hits[-1, level] + 1) / (wrong[level] + hits[-1, level] + 1 + np.spacing(1.0))
+                outcomes[level, i] = 1
                 for limit in range(len(most)):
-                    hits[limit, level] += rank < most[limit]
+                    hits[limit, level, group % classes] += rank < most[limit]
 
 
 def areas(boxes: Float32[np.ndarray, "n 4"]) -> Float64[np.ndarray, "n"]:
