@@ -7,6 +7,7 @@ folder             recordings of your own in any format, labels as csv or COCO
 """
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -275,9 +276,9 @@ def _add_coco(
     path: Path, chosen: Selection, used: LabelRules, halve: Halve | None, recordings: list[EventRecording], missing: list[str]
 ) -> None:
     for file_name in recordings_in(path):
-        events = next((found for place in (path.parent, chosen.folder) if (found := place / file_name).is_file()), None)
+        events = next((found for place in (path.parent, chosen.folder) if os.path.isfile(found := place / file_name)), None)
         if events is None:
-            missing.append(f"{path}: names the recording {file_name!r}, which isn't there; expected a path from the json's folder")
+            missing.append(f"{path}: names the recording {file_name!r:.200}, which isn't there; expected a path from the json's folder")
             continue
         if not events.resolve().is_relative_to(chosen.folder.resolve()):
             continue  # of another split

@@ -90,6 +90,7 @@ class TextReader(IndexedReader):
     def chunks(self, mark: tuple[int, ...] | None = None) -> Iterator[tuple[tuple[int, ...], Events]]:
         position, line = mark or (self.layout.start, self.layout.line)
         saw, rest = 0, b""
+        check_readable(self.path)  # it may have vanished since
         with self.path.open("rb") as file:
             size = max(file.seek(0, 2), 1)
             file.seek(position)

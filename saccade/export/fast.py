@@ -3,7 +3,7 @@
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,25 +15,17 @@ from saccade.representation.histogram import Histogram
 from saccade.types import InputError
 
 log = logging.getLogger("saccade")
-EngineName = Literal["onnxruntime", "openvino"]
+ENGINE = "onnxruntime"
 CHECKED_DT = (1.0, 0.1, 0.1)  # of the steps that are compared with torch
 MOST_SAMPLED = 8  # values of dt whose inputs are kept
-Value = Any  # an array where the engine keeps it
+OrtValue = Any  # an array in the memory of onnxruntime, which has no types
 
 
-class Session(Protocol):
-    """A graph in the engine that computes it."""
+class Session:
+    """A graph in onnxruntime. Values stay in its memory, so a state isn't copied from step to step.
 
-    def value(self, array: np.ndarray) -> Value:
-        """The array as an input; its memory is shared."""
-
-    def array(self, value: Value) -> np.ndarray: ...
-
-    def run(self, inputs: Mapping[str, Value], outputs: Sequence[str]) -> list[Value]: ...
-
-
-class OnnxSession:
-    """A state stays in onnxruntime's memory from step to step."""
+    Not OpenVINO: it is no faster on this graph, and compiling some sizes ends the process (2026.4).
+    """
 
     def __init__(self, model: bytes, threads: int) -> None:
         import onnxruntime
@@ -45,58 +37,35 @@ class OnnxSession:
         self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         self._value = onnxruntime.OrtValue.ortvalue_from_numpy
 
-    def value(self, array: np.ndarray) -> Value:
+    def value(self, array: np.ndarray) -> OrtValue:
+        """The array as an input; its memory is shared."""
         return self._value(array)
 
-    def array(self, value: Value) -> np.ndarray:
+    def array(self, value: OrtValue) -> np.ndarray:
         return value.numpy()
 
-    def run(self, inputs: Mapping[str, Value], outputs: Sequence[str]) -> list[Value]:
+    def run(self, inputs: Mapping[str, OrtValue], outputs: Sequence[str]) -> list[OrtValue]:
         return list(self._session.run_with_ort_values(outputs, inputs))
-
-
-class OpenvinoSession:
-    """In float32, where it would choose bfloat16."""
-
-    def __init__(self, model: bytes, threads: int) -> None:
-        import openvino
-
-        settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": str(threads)}
-        core = openvino.Core()
-        self._request = core.compile_model(core.read_model(model), "CPU", settings).create_infer_request()
-
-    def value(self, array: np.ndarray) -> Value:
-        return array
-
-    def array(self, value: Value) -> np.ndarray:
-        return value
-
-    def run(self, inputs: Mapping[str, Value], outputs: Sequence[str]) -> list[Value]:
-        found = self._request.infer(inputs, share_inputs=True)
-        return [found[name] for name in outputs]
-
-
-SESSIONS: dict[EngineName, type[OnnxSession | OpenvinoSession]] = {"onnxruntime": OnnxSession, "openvino": OpenvinoSession}
 
 
 class GraphState(NamedTuple):
     graph: "SizedGraph"  # that made it and can read it
-    values: tuple[Value, ...]
+    values: tuple[OrtValue, ...]
 
 
 class SizedGraph:
     """A Runtime for frames of one size."""
 
-    def __init__(self, detector: Detector, height: int, width: int, engine: EngineName = "onnxruntime", threads: int = 1) -> None:
+    def __init__(self, detector: Detector, height: int, width: int, threads: int = 1) -> None:
         self.detector, self.config = detector, detector.config
         self.size = height, width = self.config.backbone.padded(height, width)
         self.graph = build_step(detector, height, width)
-        self.engine, self.threads = engine, threads
+        self.threads = threads
         self._stem = Stem(detector.backbone.stages[0].downsample.weight, self.graph.order, height, width)
-        self._session: Session = SESSIONS[engine](self.graph.model, threads)
+        self._session = Session(self.graph.model, threads)
         self._memory_session: Session | None = None  # the graph without neck and head
         self._next_states = [f"next_{name}" for name in self.graph.states]
-        self._sampled: OrderedDict[float, dict[str, Value]] = OrderedDict()
+        self._sampled: OrderedDict[float, dict[str, OrtValue]] = OrderedDict()
 
     def initial_state(self, height: int, width: int) -> GraphState:
         shapes = [(len(rows.order), rows.shape[-1]) for rows in self.graph.states.values()]
@@ -109,10 +78,10 @@ class SizedGraph:
     def remember(self, frame: Histogram, state: GraphState, dt: float) -> GraphState:
         """The state after a frame of which nobody asks for boxes: neck and head are a third of a step."""
         if self._memory_session is None:
-            self._memory_session = SESSIONS[self.engine](build_step(self.detector, *self.size, detects=False).model, self.threads)
+            self._memory_session = Session(build_step(self.detector, *self.size, detects=False).model, self.threads)
         return GraphState(self, tuple(self._memory_session.run(self._inputs(frame, state, dt), self._next_states)))
 
-    def _inputs(self, frame: Histogram, state: GraphState, dt: float) -> dict[str, Value]:
+    def _inputs(self, frame: Histogram, state: GraphState, dt: float) -> dict[str, OrtValue]:
         if not 0 < dt < float("inf"):
             raise InputError(f"{self.config.name}: dt={dt} must be positive and finite")
         if state.graph is not self:
@@ -144,7 +113,7 @@ class SizedGraph:
             raise InputError(f"{self.config.name}: a frame must be uint8 ({channels}, height, width), got {frame.dtype} {frame.shape}")
         return np.pad(frame, ((0, 0), (0, height - frame.shape[1]), (0, width - frame.shape[2])))
 
-    def _sampled_inputs(self, dt: float) -> dict[str, Value]:
+    def _sampled_inputs(self, dt: float) -> dict[str, OrtValue]:
         found = self._sampled.get(dt)
         if found is None:
             arrays = sampled_inputs(self.detector, dt)
@@ -161,10 +130,8 @@ class GraphRuntime:
     owned: nobody else has the detector; otherwise it is looked at before every step, because somebody might train it.
     """
 
-    def __init__(
-        self, detector: Detector, engine: EngineName = "onnxruntime", threads: int | None = None, strict: bool = False, owned: bool = False
-    ) -> None:
-        self.config, self.detector, self.engine = detector.config, detector, engine
+    def __init__(self, detector: Detector, threads: int | None = None, strict: bool = False, owned: bool = False) -> None:
+        self.config, self.detector = detector.config, detector
         self.torch = TorchRuntime(detector, threads or 1)
         self._threads, self._strict, self._owned = threads, strict, owned
         self._chosen: dict[tuple[int, int], Runtime] = {}
@@ -211,14 +178,14 @@ class GraphRuntime:
         except Exception as error:  # whatever a runtime raises, torch computes
             reason = f"{type(error).__name__}: {error}" if not isinstance(error, InputError | ImportError) else str(error)
         if self._strict:
-            raise InputError(f"{self.config.name}: {self.engine} can't compute it ({reason}); take runtime torch")
+            raise InputError(f"{self.config.name}: {ENGINE} can't compute it ({reason}); take runtime torch")
         if not any(isinstance(runtime, TorchRuntime) for runtime in self._chosen.values()):
-            log.warning("torch computes %s, which %s would do faster (%.200s)", self.config.name, self.engine, reason)
+            log.warning("torch computes %s, which %s would do faster (%.200s)", self.config.name, ENGINE, reason)
         return fastest(lambda threads: TorchRuntime(self.detector, threads), height, width, self._threads)
 
     def _measured(self, height: int, width: int) -> SizedGraph:
         def opened(threads: int) -> SizedGraph:
-            return SizedGraph(self.detector, height, width, self.engine, threads)
+            return SizedGraph(self.detector, height, width, threads)
 
         return fastest(opened, height, width, self._threads)
 

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import torch
 
 from saccade.export.exported import open_onnx, open_openvino, open_package
-from saccade.export.fast import EngineName, GraphRuntime
+from saccade.export.fast import GraphRuntime
 from saccade.export.step import Runtime, TorchRuntime, fastest
 from saccade.machine import device_named
 from saccade.model.detector import Detector
@@ -42,15 +42,14 @@ def open_runtime(
         runtime = exported or ("auto" if device == "cpu" else "torch")
     if runtime not in ("auto", "torch") and device != "cpu":
         raise InputError(f"runtime {runtime} computes on cpu, got device={device!r}; take runtime torch for it")
-    if runtime == "package" or (exported is not None and runtime in ("onnxruntime", "openvino")):
+    if runtime in ("openvino", "package") or (exported is not None and runtime == "onnxruntime"):
         if isinstance(weights, Detector):
-            raise InputError("runtime package runs a file: write it with saccade.export.graph.export_detector, or take runtime auto")
+            raise InputError(f"runtime {runtime} runs a file: write it with saccade.export.graph.export_detector, or take runtime auto")
         return _open_file(weights, runtime, threads)
     detector = weights.to(device).eval() if isinstance(weights, Detector) else load_detector(weights, device)
     if runtime == "torch":
         return TorchRuntime(detector)
-    engine: EngineName = "openvino" if runtime == "openvino" else "onnxruntime"
-    return GraphRuntime(detector, engine, threads, strict=runtime != "auto", owned=not isinstance(weights, Detector))
+    return GraphRuntime(detector, threads, strict=runtime != "auto", owned=not isinstance(weights, Detector))
 
 
 def _open_file(path: Path | str, runtime: RuntimeName, threads: int | None) -> Runtime:

@@ -79,6 +79,7 @@ def test_the_order_of_classes_changes_no_score(data: Dataset) -> None:
 def test_what_only_one_of_them_knows_is_left_out_and_said_once(data: Dataset, caplog: pytest.LogCaptureFixture) -> None:
     """A class is scored alike, whatever else the detector finds and the data set labels."""
     whole = evaluate(with_classes("bright", "dark"), data, [Condition()]).results[0].scores
+    caplog.clear()
     with caplog.at_level(logging.WARNING, "saccade"):
         found = evaluate(with_classes("bright", "tram"), data, [Condition(), Condition(rate_hz=40)])
     unfamiliar, *told = sorted((record.getMessage() for record in caplog.records), key=lambda text: not text.startswith("a sensor of"))

@@ -236,6 +236,6 @@ def test_class_names_are_text_of_one_line(name: str) -> None:
     "row", [f"{10**30},1,1,5,5,car,1", f"1000,1,1,5,5,car,{10**30}", "1e308,1,1,5,5,car,1", f"-{10**30},,,,,,", "nan,1,1,5,5,car,1"]
 )
 def test_huge_times_and_tracks_are_refused(row: str, tmp_path: Path) -> None:
-    own(tmp_path, text=f"t_us,x,y,w,h,class,track\n{row}\n")
+    own(tmp_path, text=f"t_us,x,y,w,h,class,track\n{row}\n2000,1,1,5,5,car,1\n")
     with pytest.raises(InputError, match="line 2"):
         _ = open_dataset(tmp_path, "train").recordings[0].labels

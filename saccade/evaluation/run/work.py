@@ -17,7 +17,7 @@ from saccade.datasets.recording import LabelledRecording, Sampling
 from saccade.evaluation.run.passes import Pass, lean, passes_of, run, run_in_graph
 from saccade.evaluation.run.store import AnswerWriter, Kept, Task, path_of, read_kept
 from saccade.evaluation.run.timeline import Timeline, timeline
-from saccade.export.fast import GraphRuntime, SizedGraph
+from saccade.export.fast import ENGINE, GraphRuntime, SizedGraph
 from saccade.export.step import TorchRuntime, torch_threads
 from saccade.machine import compiled, keep_freed_memory
 from saccade.model.detector import Detector
@@ -94,7 +94,7 @@ def answer(runtime: GraphRuntime | TorchRuntime, batch: RecordingBatch) -> list[
     task, detector = batch.task, runtime.detector
     first = batch.recordings[0]
     graph = runtime.chosen(first.height, first.width) if isinstance(runtime, GraphRuntime) else runtime
-    computed_by = graph.engine if isinstance(graph, SizedGraph) else "torch"
+    computed_by = ENGINE if isinstance(graph, SizedGraph) else "torch"
     with ExitStack() as stack:
         done: dict[str, Kept] = {}
         opened: list[_Open] = []
