@@ -7,10 +7,6 @@ COCO  one json for all recordings, see `read_coco`
 
 import csv
 import json
-import struct
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from saccade.arrays import load_arrays
 from saccade.events.open import open_events
 from saccade.events.reader import LATEST_US
 from saccade.files import check_readable
@@ -37,11 +34,6 @@ FIELDS = (
     ("class_id", ("class_id",), True),
     ("track_id", ("track_id",), False),
 )
-# What numpy and zipfile raise on damaged files.
-BROKEN = (
-    OSError, ValueError, EOFError, SyntaxError, TypeError, KeyError, MemoryError, OverflowError, RecursionError, NotImplementedError,
-    RuntimeError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
 UNITS = (("us", 1.0), ("ms", 1e3), ("s", 1e6))
 TIME_COLUMNS = {f"{name}_{unit}": factor for name in ("t", "ts", "time", "timestamp", "elapsed") for unit, factor in UNITS}
 SIZE_COLUMNS = ("x", "y", "w", "h"), ("x", "y", "width", "height")
@@ -67,22 +59,6 @@ class RawLabels:
     still_us: Times | None = None
     visible: Scores | None = None
     speed_px_s: Scores | None = None
-
-
-def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of an npz, or that of an npy under the name ''. Pickled objects are refused: they could run code."""
-    check_readable(path)
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"": loaded}
-        with loaded:
-            return {name: loaded[name] for name in loaded.files}
-    except BROKEN as error:
-        raise InputError(
-            f"{path}: can't be read as plain numpy arrays ({error}); it is damaged, or holds pickled objects, which could run code: "
-            "copy it again, or save it with plain numbers"
-        ) from error
 
 
 def read_boxes(path: Path) -> RawLabels:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from saccade.arrays import load_arrays
 from saccade.datasets import rules
 from saccade.datasets.labels import (
     RawLabels,
@@ -21,7 +22,6 @@ from saccade.datasets.labels import (
     classes_in,
     is_coco,
     is_label_csv,
-    load_arrays,
     read_boxes,
     read_coco,
     read_csv,

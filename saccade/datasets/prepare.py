@@ -15,7 +15,7 @@ from typing import Literal
 import h5py
 import numpy as np
 
-from saccade.datasets.labels import load_arrays
+from saccade.arrays import load_arrays
 from saccade.datasets.raw_events import EventRecording
 from saccade.datasets.recording import (
     BaseRecording,

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
+from saccade.arrays import open_arrays
 from saccade.datasets.recording import Instants, LabelledRecording, Sampling, content_of
 from saccade.evaluation.result import Answer
 from saccade.evaluation.run.condition import Condition
@@ -154,7 +155,7 @@ class AnswerWriter:
 def read_kept(path: Path) -> Kept | None:
     """None if the file is missing or unusable."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with open_arrays(path) as arrays:
             return cast(Kept, from_plain(Kept, json.loads(str(arrays["kept"])), str(path)))
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
         return None
@@ -164,7 +165,7 @@ def read_answers(path: Path, kept: Kept) -> list[Answer]:
     """All answers about a recording, in the order of time."""
     if read_kept(path) != kept:
         raise InputError(f"{path}: was changed since the evaluation that lists it; evaluate again")
-    with np.load(path, allow_pickle=False) as arrays:
+    with open_arrays(path) as arrays:
         names = sorted(name for name in arrays.files if name.startswith("counts."))
         found = [one for name in names for one in _detections(arrays, name.removeprefix("counts."))]
         instants_us, rows = arrays["instants_us"], arrays["rows"].tolist()
