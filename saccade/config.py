@@ -12,6 +12,7 @@ MemoryName = Literal["s5", "s4d", "s4", "gs5", "lstm", "none"]
 Mixing = Literal["attention", "convnext", "ssm2d"]
 
 GEN1_CLASSES = ("car", "pedestrian")
+MOST_CLASSES = 4096  # of a detector; the largest list of objects that people label has about 1,200
 ONE_MPX_CLASSES = ("pedestrian", "two-wheeler", "car")
 
 
@@ -95,6 +96,8 @@ class DetectorConfig:
             raise InputError(f"{self.name}: backbone.channels={self.backbone.channels} must be 2 x bins={self.bins}")
         if not self.classes or len(set(self.classes)) != len(self.classes):
             raise InputError(f"{self.name}: classes={self.classes} must be at least one name, and each once")
+        if len(self.classes) > MOST_CLASSES:
+            raise InputError(f"{self.name}: {len(self.classes)} classes; expected at most {MOST_CLASSES}")
         if self.trained_size is not None and min(self.trained_size) < 1:
             raise InputError(f"{self.name}: trained_size={self.trained_size} must be a width and a height of at least 1 pixel")
         for name in ("bottlenecks", "head_width", "window_us", "bins", "clip"):

@@ -55,6 +55,7 @@ def detect(
     runtime: Literal["torch", "onnx", "openvino", "package"] = "torch",
     device: str = "cpu",
     threads: int = 0,
+    trust: bool = False,
     faults: Literal["raise", "skip"] = "raise",
     overwrite: bool = False,
     opening: Reading = AS_STATED,
@@ -89,6 +90,7 @@ def detect(
         runtime: What computes the network; with other than torch, WEIGHTS is a file of `saccade export`.
         device: Of torch: cpu or cuda.
         threads: Of the network's computation on the CPU; 0 = as many as the runtime likes.
+        trust: Open a .pt2 file, which can run any code of whoever wrote it as soon as it is opened; weights and .onnx can't.
         faults: At damage or a jump of time in RECORDING, raise an error, or skip it and go on, after a jump with an empty memory.
         overwrite: Replace files of --out that exist.
     """
@@ -107,7 +109,7 @@ def detect(
     with opening.open(recording) as reader:
         start_us, end_us = limits(reader, start_s, end_s, clock)
         adaptive = None if min_rate_hz is None and max_rate_hz is None else Adaptive(min_rate_hz=min_rate_hz, max_rate_hz=max_rate_hz)
-        opened = open_runtime(file, runtime, device, threads or None)
+        opened = open_runtime(file, runtime, device, threads or None, trust=trust)
         wanted = class_indices(classes, opened.config)
         stream = open_stream(
             opened, rate_hz, reader.width, reader.height, fit, known, window=window, stepping=stepping, counts=counts, tracker=track,

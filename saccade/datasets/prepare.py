@@ -31,7 +31,7 @@ from saccade.datasets.recording import (
 from saccade.datasets.splits import Selection
 from saccade.datasets.stored import COMPRESSION, frame_shape, index_of_ends, read_frames
 from saccade.events.write import write_events
-from saccade.files import differences, explain_full_disk, from_plain, replacing, to_plain
+from saccade.files import check_name, differences, explain_full_disk, from_plain, replacing, to_plain
 from saccade.pool import spread
 from saccade.types import InputError, Labels
 
@@ -107,7 +107,7 @@ def prepare(
 
 def _prepare_one(recording: LabelledRecording, folder: Path, sampling: Sampling, what: CacheContent) -> str | None:
     """What is wrong with it. The .h5 is written last: where it is, all of the recording is."""
-    path = folder / f"{recording.name}.h5"
+    path = folder / f"{check_name(recording.name, 'prepare')}.h5"
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         if what == "frames":
@@ -167,7 +167,10 @@ def read_settings(path: Path) -> PreparedSettings:
         raise InputError(f"{path}: {mend} ({error!r})") from error
     if not isinstance(content, dict) or content.get("version") != VERSION:
         raise InputError(f"{path}: {mend}")
-    return from_plain(PreparedSettings, content, str(path))
+    settings = from_plain(PreparedSettings, content, str(path))
+    for name in settings.recordings:
+        check_name(name, path)
+    return settings
 
 
 def is_prepared_dataset(chosen: Selection) -> bool:

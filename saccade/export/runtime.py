@@ -87,9 +87,22 @@ def check_names(where: str, arrays: Mapping[str, np.ndarray], names: list[str]) 
 
 
 def open_runtime(
-    weights: Path | str | Detector, runtime: RuntimeName = "torch", device: str = "cpu", threads: int | None = None
+    weights: Path | str | Detector,
+    runtime: RuntimeName = "torch",
+    device: str = "cpu",
+    threads: int | None = None,
+    *,
+    trust: bool = False,
 ) -> Runtime:
-    """Runtime of a Detector, weights file or name (torch), or of a file of `saccade export`; threads=None: the runtime's default."""
+    """Runtime of a Detector, weights file or name (torch), or of a file of `saccade export`; threads=None: the runtime's default.
+
+    trust: open a .pt2, which can run any code as soon as it is opened; weights files and .onnx can't.
+    """
+    if not isinstance(weights, Detector) and Path(weights).suffix == ".pt2" and not trust:
+        raise InputError(
+            f"{weights}: a .pt2 can run any code of whoever wrote it as soon as it is opened; if you trust it, say so with --trust "
+            "(trust=True), else take an .onnx or a weights file, which can't"
+        )
     if runtime not in get_args(RuntimeName):
         raise InputError(f"unknown runtime={runtime!r}; expected one of {', '.join(get_args(RuntimeName))}")
     if threads is not None and threads < 1:

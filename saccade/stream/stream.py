@@ -40,6 +40,7 @@ class Stream:
     window: sliding (as long as in training) or disjoint (as long as the step). stepping: see `saccade.model.stepping`.
 
     Rarely needed:
+    trust: open a .pt2 file, which can run any code.
     width, height: the sensor, where the first events needn't tell. canvas: where its pixels go; by default padded as the network needs.
     counts: plain, or scaled to what a window as long as in training would hold: disjoint windows lose less at high rates.
     reset_every: end the memory after so many frames, as published; 0 = never. pictures: make `picture` available.
@@ -59,6 +60,7 @@ class Stream:
         runtime: RuntimeName = "torch",
         device: str = "cpu",
         threads: int | None = None,
+        trust: bool = False,
         width: int | None = None,
         height: int | None = None,
         canvas: Canvas | None = None,
@@ -80,7 +82,9 @@ class Stream:
                 raise InputError(f"stream: unknown {name}={value!r}; expected {' or '.join(choices)}")
         if (width is None) != (height is None):
             raise InputError(f"stream: width={width}, height={height}; expected both or none")
-        self.runtime = open_runtime(detector, runtime, device, threads) if isinstance(detector, Detector | Path | str) else detector
+        self.runtime = (
+            open_runtime(detector, runtime, device, threads, trust=trust) if isinstance(detector, Detector | Path | str) else detector
+        )
         self.window, self.stepping, self.counts, self.reset_every, self.faults = window, stepping, counts, reset_every, faults
         self.decoding = decoding if score is None else replace(decoding, threshold=score)
         self.adaptive, self.timing, self.live, self.pictures = adaptive, timing, live, pictures

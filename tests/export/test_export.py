@@ -54,7 +54,7 @@ def run_export(detector: Detector, path: Path, *options: str, size: str = f"{WID
 def opened(path: Path, runtime) -> ExportedRuntime:
     if runtime == "openvino":
         pytest.importorskip("openvino", reason="the extra `openvino` isn't installed")
-    found = open_runtime(path, runtime, threads=1)
+    found = open_runtime(path, runtime, threads=1, trust=True)
     assert isinstance(found, ExportedRuntime)
     return found
 

@@ -21,7 +21,7 @@ from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.run.passes import Decoding
 from saccade.evaluation.run.timeline import Timeline
 from saccade.events.reader import EARLIEST_US
-from saccade.files import from_plain, replacing, to_plain
+from saccade.files import check_name, from_plain, replacing, to_plain
 from saccade.model.detector import Detector
 from saccade.types import Detections, InputError, Labels
 
@@ -88,7 +88,7 @@ def digest_of(detector: Detector) -> str:
 
 
 def path_of(out: Path, condition: Condition, recording: str) -> Path:
-    return out / condition.name / f"{recording}.npz"
+    return out / condition.name / f"{check_name(recording, out)}.npz"
 
 
 class AnswerWriter:
