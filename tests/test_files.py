@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.files import BLOCK_BYTES, from_plain, sampled_digest, to_plain
+from saccade.files import BLOCK_BYTES, check_name, from_plain, sampled_digest, to_plain
 from saccade.types import InputError
 
 numbers = st.floats(allow_nan=False)
@@ -103,3 +103,10 @@ def test_a_digest_sees_the_ends_and_the_size_of_a_file_of_any_size(size: int, tm
     assert size > 1 << 24 or digest(size // 2) != plain
     places = range(size // 8, size - size // 8, BLOCK_BYTES // 2) if size > 1 << 24 else ()
     assert not places or sum(digest(place) != plain for place in places[::100]) >= 1
+
+
+@pytest.mark.parametrize("name", ["../a", "a/../../b", "/etc/passwd", "..", ".", "", "a/", "a//b", "a\0b"])
+def test_names_in_files_stay_in_their_folder(name: str) -> None:
+    with pytest.raises(InputError, match=r"list\.json: names .* without \.\. and not absolute"):
+        check_name(name, "list.json")
+    assert check_name("a/b..c.h5", "list.json") == "a/b..c.h5"

@@ -184,7 +184,7 @@ def _check_tensors(path: Path, weights: Weights) -> None:
     """What decides the size of the model first, then the rest by a model without memory: a wrong configuration could ask for any amount."""
     numbers = sum(value.numel() for value in weights.tensors.values())
     if weights.config.bottlenecks > len(weights.tensors) or any(dim * dim > numbers for dim in weights.config.backbone.dims):
-        config = f"{weights.config.bottlenecks} bottlenecks, dims {weights.config.backbone.dims}"
+        config = f"{weights.config.bottlenecks} bottlenecks, {weights.config.backbone.dims} channels"
         raise InputError(f"{path}: its configuration ({config}) asks for more than its {len(weights.tensors)} tensors hold; it is damaged")
     for index, dim in enumerate(weights.config.backbone.dims):
         first = weights.tensors.get(f"backbone.stages.{index}.downsample.weight")

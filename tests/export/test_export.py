@@ -191,7 +191,7 @@ def test_files_that_are_not_ours_are_refused(detector: Detector, tmp_path: Path,
     with pytest.raises(InputError, match="runs a file"):
         open_runtime(detector, runtime)
     with pytest.raises(InputError, match="computes on cpu"):
-        open_runtime(tmp_path / f"noise{suffix}", runtime, device="cuda")
+        open_runtime(tmp_path / f"noise{suffix}", runtime, device="cuda", trust=True)
 
 
 @pytest.mark.slow

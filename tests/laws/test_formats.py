@@ -206,3 +206,29 @@ def test_a_damaged_index_is_built_anew(damage: bytes, tmp_path: Path) -> None:
         index.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
         with open_events(path, index=index) as reader:
             reader.count  # noqa: B018  may be what the damaged index says, but nothing is raised
+
+
+@pytest.mark.parametrize("name", ["evt3", "mcap_evt3", "csv", "aedat4"])
+def test_no_cached_index_is_trusted(name: str, tmp_path: Path) -> None:
+    """Its marks go into compiled code. What isn't sound is built again; what is, but doesn't fit, is an error."""
+    path, index = make(name, tmp_path, SOURCE), tmp_path / "index.npz"
+    options = FORMATS[name][2]
+    with open_events(path, index=index, **options) as reader:
+        expected, length = reader.between(reader.start_us, reader.end_us), reader.mark_length  # type: ignore[attr-defined]
+    good = dict(np.load(index))
+    rows = len(good["counts"])
+    for changes in (
+        {"marks": np.zeros((rows, length + 1), np.int64)},
+        {"marks": good["marks"][:, : length - 1]},
+        {"marks": good["marks"].astype(np.float64)},
+        {"marks": good["marks"] + 2**40},
+        {"counts": good["counts"] - 10**6},
+        {"counts": np.zeros(10**6, np.int64)},
+        {"extent": np.array([10**9, 1])},
+    ):
+        np.savez(index, **{**good, **changes})
+        with open_events(path, index=index, **options) as reader:
+            assert_equal(reader.between(reader.start_us, reader.end_us), expected)
+    np.savez(index, **{**good, "counts": good["counts"] + 1})
+    with open_events(path, index=index, **options) as reader, pytest.raises(InputError, match=r"index\.npz says; delete that file"):
+        reader.between(reader.start_us, reader.end_us)
