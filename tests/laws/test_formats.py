@@ -115,8 +115,9 @@ def test_an_unwritable_cache_costs_only_time(name: str, tmp_path: Path, monkeypa
 @every_format
 def test_mutated_inputs_give_events_or_inputerror(name: str) -> None:
     """The fuzzer of `make fuzz`, with fewer inputs; anything but InputError fails here."""
-    readable, refused = fuzz(name, 1_000_000, 1_000_300)
-    assert readable + refused == 300
+    count = 100 if FORMATS[name][0] in (".h5", ".hdf5") else 300  # HDF5 is tried in a copy of this process, which is large here
+    readable, refused, _ = fuzz(name, 1_000_000, 1_000_000 + count)
+    assert readable + refused == count
 
 
 @pytest.mark.parametrize("name", ["a.raw", "a.dat", "a.h5", "a.csv", "a.npz", "a.aedat4", "a.bag", "a.mcap", "a.es", "a.bin"])
