@@ -87,7 +87,7 @@ def _mcap_chunk(method: str, records: bytes) -> bytes:
 
 def mcap_tiny_records(folder: Path) -> Path:
     path = folder / "a.mcap"
-    path.write_bytes(b"\x89MCAP0\r\n" + _mcap_chunk("zstd", (b"\x0f" + bytes(8)) * (200 << 20 >> 3)))
+    path.write_bytes(b"\x89MCAP0\r\n" + _mcap_chunk("zstd", (b"\x0f" + bytes(8)) * 7_000_000))
     return path
 
 
@@ -100,7 +100,7 @@ def mcap_many_chunks(folder: Path) -> Path:
 
 
 def bag_tiny_records(folder: Path) -> Path:
-    records = bytes(8) * (200 << 20 >> 3)  # empty header, no data
+    records = bytes(8) * 8_000_000  # empty header, no data
     packed = lz4_frame.compress(records)
     fields = (b"op=\x05", b"compression=lz4", b"size=" + struct.pack("<I", len(records)))
     head = b"".join(struct.pack("<I", len(field)) + field for field in fields)
@@ -110,10 +110,10 @@ def bag_tiny_records(folder: Path) -> Path:
 
 
 def aedat4_thousandfold(folder: Path) -> Path:
-    """Packets of zstd that become 200 MB each, in the place of the good ones."""
+    """Packets of zstd that become 60 MB each."""
     path = folder / "a.aedat4"
     head = aedat4.header(EVENTS, 3, -1, ("EVTS",), True)
-    one = aedat4.event_packet(random_events(12_500_000, width=64, height=48))
+    one = aedat4.event_packet(random_events(3_700_000, width=64, height=48))
     packed = zstandard.compress(one[:1000] + bytes(len(one) - 1000))
     path.write_bytes(head + (struct.pack("<ii", 0, len(packed)) + packed) * 100)
     return path
@@ -188,7 +188,7 @@ def csv_classes(folder: Path) -> Path:
 
 
 def csv_blank_lines(folder: Path) -> Path:
-    return _labelled(folder, "t_us,x,y,w,h,class\n10000,1,1,5,5,car\n" + ",\n" * (15 << 20))
+    return _labelled(folder, "t_us,x,y,w,h,class\n10000,1,1,5,5,car\n" + ",\n" * (7 << 20))
 
 
 def csv_one_long_line(folder: Path) -> Path:
