@@ -12,6 +12,7 @@ MemoryName = Literal["s5", "s4d", "s4", "gs5", "lstm", "none"]
 Mixing = Literal["attention", "convnext", "ssm2d"]
 
 GEN1_CLASSES = ("car", "pedestrian")
+MOST_CLASSES = 4096  # of a detector; the largest list of objects that people label has about 1,200
 ONE_MPX_CLASSES = ("pedestrian", "two-wheeler", "car")
 SCORE = 0.3  # least score of a box that is shown, where the weights don't say another
 
@@ -98,6 +99,8 @@ class DetectorConfig:
         if self.backbone.channels != 2 * self.bins:
             raise InputError(f"{self.name}: backbone.channels={self.backbone.channels} must be 2 x bins={self.bins}")
         check_class_names(self.classes, self.name)
+        if len(self.classes) > MOST_CLASSES:
+            raise InputError(f"{self.name}: {len(self.classes)} classes; expected at most {MOST_CLASSES}")
         if self.trained_size is not None and min(self.trained_size) < 1:
             raise InputError(f"{self.name}: trained_size={self.trained_size} must be a width and a height of at least 1 pixel")
         if self.score is not None and not 0 <= self.score <= 1:

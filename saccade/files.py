@@ -166,6 +166,14 @@ def check_readable(path: Path) -> None:
     raise InputError(f"{path}: is not a regular file; expected a recording on disk")
 
 
+def check_name(name: str, where: Path | str) -> str:
+    """The name that a file gives to another, if it stays inside the folder: no absolute path and no `..`."""
+    parts = name.split("/")
+    if not name or "\0" in name or any(part in ("", ".", "..") for part in parts):
+        raise InputError(f"{where}: names {name!r:.80}; expected a name inside its folder, without .. and not absolute")
+    return name
+
+
 @contextmanager
 def explain_full_disk(where: Path | str, advice: str = "make room or choose another folder") -> Iterator[None]:
     """Turn the errors of a disk that takes no more into InputError. Libraries bury its number in a text, or in the error before theirs."""

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.files import BLOCK_BYTES, Busy, from_plain, only_writer, replacing, sampled_digest, to_plain
+from saccade.files import BLOCK_BYTES, Busy, check_name, from_plain, only_writer, replacing, sampled_digest, to_plain
 from saccade.types import InputError
 
 numbers = st.floats(allow_nan=False)
@@ -237,3 +237,10 @@ def test_a_full_disk_is_explained_whoever_tells_of_it(error: Exception, inside: 
     with pytest.raises(InputError, match="the disk is full"):
         _write_half(tmp_path / "a", error)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["../a", "a/../../b", "/etc/passwd", "..", ".", "", "a/", "a//b", "a\0b"])
+def test_names_in_files_stay_in_their_folder(name: str) -> None:
+    with pytest.raises(InputError, match=r"list\.json: names .* without \.\. and not absolute"):
+        check_name(name, "list.json")
+    assert check_name("a/b..c.h5", "list.json") == "a/b..c.h5"

@@ -56,6 +56,7 @@ def detect(
     runtime: Literal["auto", "torch", "onnxruntime", "openvino", "package"] = "auto",
     device: Device = "auto",
     threads: int = 0,
+    trust: bool = False,
     faults: Literal["raise", "skip"] = "raise",
     overwrite: bool = False,
     opening: Reading = AS_STATED,
@@ -90,6 +91,7 @@ def detect(
         runtime: What computes the network. Auto: on a CPU onnxruntime, with torch where it can't; a file of `saccade export` by its kind.
         device: Where to compute; auto: the GPU if there is one.
         threads: CPU threads; 0 = one, or as many as there are cores where a step takes long and they are faster.
+        trust: Open a .pt2 file, which can run any code of whoever wrote it as soon as it is opened; weights and .onnx can't.
         faults: At damage or a jump of time in RECORDING, raise an error, or skip it and go on, after a jump with an empty memory.
         overwrite: Replace files that exist.
     """
@@ -108,7 +110,7 @@ def detect(
     with opening.open(recording) as reader:
         start_us, end_us = limits(reader, start_s, end_s, clock)
         adaptive = None if min_rate_hz is None and max_rate_hz is None else Adaptive(min_rate_hz=min_rate_hz, max_rate_hz=max_rate_hz)
-        opened = open_runtime(file, runtime, device, threads or None)
+        opened = open_runtime(file, runtime, device, threads or None, trust=trust)
         wanted = class_indices(classes, opened.config)
         stream = open_stream(
             opened, rate_hz, reader.width, reader.height, fit, known, window=window, stepping=stepping, counts=counts, tracker=track,

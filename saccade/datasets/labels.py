@@ -7,11 +7,7 @@ COCO  one json for all recordings, see `read_coco`
 
 import csv
 import json
-import struct
-import tokenize
-import zipfile
-import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from saccade.arrays import load_arrays
 from saccade.events.open import open_events
 from saccade.events.reader import LATEST_US
 from saccade.files import check_readable
@@ -37,17 +34,13 @@ FIELDS = (
     ("class_id", ("class_id",), True),
     ("track_id", ("track_id",), False),
 )
-# What numpy and zipfile raise on damaged files.
-BROKEN = (
-    OSError, ValueError, EOFError, SyntaxError, TypeError, KeyError, MemoryError, OverflowError, RecursionError, NotImplementedError,
-    RuntimeError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
 UNITS = (("us", 1.0), ("ms", 1e3), ("s", 1e6))
 TIME_COLUMNS = {f"{name}_{unit}": factor for name in ("t", "ts", "time", "timestamp", "elapsed") for unit, factor in UNITS}
 SIZE_COLUMNS = ("x", "y", "w", "h"), ("x", "y", "width", "height")
 CORNER_COLUMNS = ("x1", "y1", "x2", "y2"), ("left", "top", "right", "bottom"), ("xmin", "ymin", "xmax", "ymax")
 CLASS_COLUMNS = ("class", "class_id", "label", "category", "class_name")
 TRACK_COLUMNS = ("track", "track_id")
+LONGEST_LINE = 1 << 16  # characters of a csv
 EXPECTED_CSV = "expected a first line such as t_us,x,y,w,h,class or t_s,x1,y1,x2,y2,class,track"
 EXPECTED_COCO = (
     'expected {"images": [{"id", "file_name": recording, "time_us" or "time_s"}], '
@@ -67,22 +60,6 @@ class RawLabels:
     still_us: Times | None = None
     visible: Scores | None = None
     speed_px_s: Scores | None = None
-
-
-def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of an npz, or that of an npy under the name ''. Pickled objects are refused: they could run code."""
-    check_readable(path)
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"": loaded}
-        with loaded:
-            return {name: loaded[name] for name in loaded.files}
-    except BROKEN as error:
-        raise InputError(
-            f"{path}: can't be read as plain numpy arrays ({error}); it is damaged, or holds pickled objects, which could run code: "
-            "copy it again, or save it with plain numbers"
-        ) from error
 
 
 def read_boxes(path: Path) -> RawLabels:
@@ -166,10 +143,9 @@ def read_csv(path: Path, classes: tuple[str, ...], events: Path) -> RawLabels:
         raise InputError(f"{path}: no column for the {what} among {', '.join(names)}; {EXPECTED_CSV}")
     places = [names.index(name) for name in box]
     zero_us = _first_event_us(events) if names[time].startswith("elapsed") else 0
+    indices = {name: index for index, name in enumerate(classes)}
     instants, table, numbers = [], [], []
-    for line, row in enumerate(rows, 2):
-        if not any(cell.strip() for cell in row):
-            continue
+    for line, row in _numbered(path, rows):
         try:
             cells = [row[i].strip() for i in (time, *places, kind)]
             instants.append(zero_us + _cell_us(cells[0], factor))
@@ -181,7 +157,7 @@ def read_csv(path: Path, classes: tuple[str, ...], events: Path) -> RawLabels:
             tracked = int(row[track]) if track is not None and row[track].strip() else -1
             if abs(tracked) >= 1 << 63:
                 raise ValueError("a track of more than 63 bits")
-            numbers.append((instants[-1], _class_index(cells[5], classes), tracked))
+            numbers.append((instants[-1], _class_index(cells[5], indices), tracked))
         except (ValueError, IndexError, OverflowError) as error:
             raise InputError(f"{path}, line {line}: {','.join(row)!r:.120} ({error}); {EXPECTED_CSV}") from error
     boxes = np.array(table, np.float64).reshape(-1, 4)
@@ -197,13 +173,13 @@ def _first_event_us(events: Path) -> int:
         return reader.start_us
 
 
-def _class_index(cell: str, classes: tuple[str, ...]) -> int:
+def _class_index(cell: str, indices: Mapping[str, int]) -> int:
     """Of a name, or of an index that is written as a number."""
-    if cell in classes:
-        return classes.index(cell)
-    if cell.isdecimal() and int(cell) < len(classes):
+    if cell in indices:
+        return indices[cell]
+    if cell.isdecimal() and len(cell) < 10 and int(cell) < len(indices):
         return int(cell)
-    raise ValueError(f"class {cell!r} is none of {', '.join(classes)}")
+    raise ValueError(f"class {cell!r:.80} is none of {', '.join(indices):.200}")
 
 
 def is_label_csv(path: Path) -> bool:
@@ -219,16 +195,33 @@ def classes_in(path: Path) -> set[str]:
     """The cells of the class column, as they are written."""
     names, rows = _read_rows(path)
     kind = next((names.index(name) for name in CLASS_COLUMNS if name in names), None)
-    return set() if kind is None else {cell for row in rows if len(row) > kind and (cell := row[kind].strip())}
+    return set() if kind is None else {cell for _, row in _numbered(path, rows) if len(row) > kind and (cell := row[kind].strip())}
 
 
-def _read_rows(path: Path) -> tuple[list[str], list[list[str]]]:
-    check_readable(path)
+def _numbered(path: Path, rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
+    """Rows that aren't empty, with the numbers of their lines."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        first, _, rest = text.partition("\n")
-        return _split_header(first), list(csv.reader(rest.splitlines(), delimiter=_delimiter(first)))
-    except (UnicodeDecodeError, csv.Error, OSError) as error:
+        yield from ((line, row) for line, row in enumerate(rows, 2) if any(cell.strip() for cell in row))
+    except csv.Error as error:
+        raise InputError(f"{path}: not a csv file ({error}); {EXPECTED_CSV}") from error
+
+
+def _read_rows(path: Path) -> tuple[list[str], Iterator[list[str]]]:
+    """Names of the columns, and the rows as they are asked for: lists of texts take forty times their bytes."""
+    check_readable(path)
+    lines = _lines(path)
+    first = next(lines, "")
+    return _split_header(first), csv.reader(lines, delimiter=_delimiter(first))
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        with path.open(encoding="utf-8-sig", newline=None) as file:
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), ""), 1):
+                if len(line) == LONGEST_LINE:
+                    raise InputError(f"{path}: line {number} is longer than {LONGEST_LINE} characters; {EXPECTED_CSV}")
+                yield line
+    except (UnicodeDecodeError, OSError) as error:
         raise InputError(f"{path}: not a csv file ({error}); {EXPECTED_CSV}") from error
 
 
@@ -275,7 +268,8 @@ def read_coco(path: Path, file_name: str, classes: tuple[str, ...], events: Path
     own = [image for image in content["images"] if image["file_name"] == file_name]
     zero_us = _first_event_us(events) if any(image["elapsed"] for image in own) else 0
     times = {image["id"]: image["us"] + zero_us * image["elapsed"] for image in own}
-    indices = {number: classes.index(name) for number, name in categories_in(path).items() if name in classes}
+    order = {name: index for index, name in enumerate(classes)}
+    indices = {number: order[name] for number, name in categories_in(path).items() if name in order}
     rows = [item for item in content["annotations"] if item["image_id"] in times and not item.get("iscrowd")]
     try:
         boxes = np.array([item["bbox"] for item in rows], np.float64).reshape(-1, 4)

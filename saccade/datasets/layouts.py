@@ -16,6 +16,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from saccade.arrays import load_arrays
+from saccade.config import MOST_CLASSES
 from saccade.datasets import rules
 from saccade.datasets.labels import (
     RawLabels,
@@ -23,7 +25,6 @@ from saccade.datasets.labels import (
     classes_in,
     is_coco,
     is_label_csv,
-    load_arrays,
     read_boxes,
     read_coco,
     read_csv,
@@ -34,6 +35,7 @@ from saccade.datasets.recording import Dataset, Halve
 from saccade.datasets.rules import LabelRules, ruled
 from saccade.datasets.splits import FOLDERS, Selection
 from saccade.events.open import open_events
+from saccade.files import check_name
 from saccade.types import InputError, check_class_names
 
 BOXES = "_bbox.npy"
@@ -208,7 +210,7 @@ def _read_description(path: Path) -> dict[str, Any]:
 
 def _read_classes(path: Path, about: dict[str, Any]) -> tuple[str, ...]:
     classes = about["classes"]
-    if not isinstance(classes, list) or not classes or not all(isinstance(name, str) for name in classes):
+    if not isinstance(classes, list) or not 0 < len(classes) <= MOST_CLASSES or not all(isinstance(name, str) for name in classes):
         raise InputError(f"{path}: classes={classes!r:.80}; expected a list of names")
     return tuple(classes)
 
@@ -276,6 +278,7 @@ def _add_coco(
     path: Path, chosen: Selection, used: LabelRules, halve: Halve | None, recordings: list[EventRecording], missing: list[str]
 ) -> None:
     for file_name in recordings_in(path):
+        check_name(file_name, path)
         events = next((found for place in (path.parent, chosen.folder) if os.path.isfile(found := place / file_name)), None)
         if events is None:
             missing.append(f"{path}: names the recording {file_name!r:.200}, which isn't there; expected a path from the json's folder")
@@ -320,7 +323,12 @@ def _classes(base: Path, coco: list[Path]) -> tuple[str, ...]:
         names = list(dict.fromkeys(name for path in coco for name in categories_in(path).values()))
     else:
         used = {cell for path in base.rglob("*.csv") if is_label_csv(path) for cell in classes_in(path)}
-        numbers = all(cell.isdecimal() for cell in used)
-        names = [str(i) for i in range(max(map(int, used), default=-1) + 1)] if numbers else sorted(used)
+        numbers = all(cell.isascii() and cell.isdecimal() and len(cell) < 10 for cell in used)
+        highest = max(map(int, used), default=-1) if numbers else -1
+        if highest >= MOST_CLASSES:
+            raise InputError(f"{base}: class {highest} in a csv; expected indices from 0 on, below {MOST_CLASSES}")
+        names = [str(i) for i in range(highest + 1)] if numbers else sorted(used)
+    if len(names) > MOST_CLASSES:
+        raise InputError(f"{base}: {len(names)} classes; expected at most {MOST_CLASSES}")
     check_class_names(names, str(listed))
     return tuple(names)

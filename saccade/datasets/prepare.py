@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from saccade.datasets.labels import load_arrays
+from saccade.arrays import load_arrays
 from saccade.datasets.raw_events import EventRecording
 from saccade.datasets.recording import (
     BaseRecording,
@@ -31,7 +31,7 @@ from saccade.datasets.splits import Selection
 from saccade.datasets.stored import COMPRESSION, frame_shape, index_of_ends, read_frames
 from saccade.events.hdf5_new import new_hdf5
 from saccade.events.write import write_events
-from saccade.files import LOCK, differences, from_plain, only_writer, replacing, to_plain
+from saccade.files import LOCK, check_name, differences, from_plain, only_writer, replacing, to_plain
 from saccade.pool import spread
 from saccade.types import InputError, Labels
 
@@ -114,7 +114,7 @@ def _write(
 
 def _prepare_one(recording: LabelledRecording, folder: Path, sampling: Sampling, what: CacheContent) -> str | None:
     """What is wrong with it. The .h5 is written last: where it is, all of the recording is."""
-    path = folder / f"{recording.name}.h5"
+    path = folder / f"{check_name(recording.name, 'prepare')}.h5"
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         if what == "frames":
@@ -171,7 +171,10 @@ def read_settings(path: Path) -> PreparedSettings:
         raise InputError(f"{path}: {mend} ({error!r})") from error
     if not isinstance(content, dict) or content.get("version") != VERSION:
         raise InputError(f"{path}: {mend}")
-    return from_plain(PreparedSettings, content, str(path))
+    settings = from_plain(PreparedSettings, content, str(path))
+    for name in settings.recordings:
+        check_name(name, path)
+    return settings
 
 
 def is_prepared_dataset(chosen: Selection) -> bool:

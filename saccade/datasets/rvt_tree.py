@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from saccade.datasets.labels import from_records, load_arrays
+from saccade.arrays import load_arrays
+from saccade.datasets.labels import from_records
 from saccade.datasets.layouts import FAMILIES
 from saccade.datasets.recording import BaseRecording, Dataset, FrameArray, GroundTruth, Halve, Sampling, WindowEnds
 from saccade.datasets.rules import LabelRules, apply_rules

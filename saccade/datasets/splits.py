@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from saccade.files import check_name
 from saccade.types import InputError
 
 FOLDERS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
@@ -109,4 +110,4 @@ def _listed(path: Path, split: str) -> frozenset[str]:
     both = sorted(set(lists[split]) & others.keys())
     if both:
         raise InputError(f"{path}: {both[0]!r} is in {split!r} and in {others[both[0]]!r}; each recording may be in one split")
-    return frozenset(lists[split])
+    return frozenset(check_name(name, path) for name in lists[split])

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from saccade.events.compression import LARGEST, decompress
+from saccade.events.compression import LARGEST, UnpackingLimit, decompress
 from saccade.events.reader import IndexedReader
 from saccade.types import Events, InputError
 
@@ -68,6 +68,7 @@ class Aedat4Reader(IndexedReader):
 
     def _packets(self, position: int) -> Iterator[tuple[int, np.ndarray]]:
         """Position and events of every packet of the chosen stream that isn't empty."""
+        limit = UnpackingLimit(self._size)
         while position < self._end:
             head = os.pread(self._file.fileno(), 8, position)
             stream, size = struct.unpack("<ii", head) if len(head) == 8 else (0, self._size)
@@ -77,19 +78,20 @@ class Aedat4Reader(IndexedReader):
                 self.note(f"cut off inside the packet at byte {position}: its {self._end - position} bytes are left out")
                 return
             if stream == self._stream:
-                records = self._decode(position, size)
+                records = self._decode(position, size, limit)
                 if len(records):
                     yield position, records
             position += 8 + size
             self.fraction = (position - self._first) / max(self._end - self._first, 1)
 
-    def _decode(self, position: int, size: int) -> np.ndarray:
+    def _decode(self, position: int, size: int, limit: UnpackingLimit) -> np.ndarray:
         try:
             if size > LARGEST:
                 raise InputError(f"{size >> 20} MB")
             data = os.pread(self._file.fileno(), size, position + 8)
-            packet = FlatBuffer(decompress(self._compression, data), b"EVTS")
-            return packet.structs(0, EVENT)
+            unpacked = decompress(self._compression, data)
+            limit.spend(len(unpacked), 1)
+            return FlatBuffer(unpacked, b"EVTS").structs(0, EVENT)
         except InputError as error:
             raise InputError(f"{self.path}: the packet at byte {position} can't be decoded: {error}") from error
 

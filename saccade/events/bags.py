@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from saccade.events.compression import LARGEST, decompress
+from saccade.events.compression import LARGEST, UnpackingLimit, decompress, room
 from saccade.types import InputError
 
 BAG_MAGIC = b"#ROSBAG V2.0\n"
@@ -43,8 +43,13 @@ class Bag:
     schemas: dict[int, str] = field(default_factory=dict)
     problem: str = ""  # why reading stopped before the end of the file
     is_mcap: bool = False
+    limit: UnpackingLimit = field(init=False)  # of the pass under way
+
+    def __post_init__(self) -> None:
+        self.limit = UnpackingLimit(self.size)
 
     def messages(self, place: MessagePlace | None = None) -> Iterator[Message]:
+        self.limit = UnpackingLimit(self.size)
         first, offset = place or (len(MCAP_MAGIC if self.is_mcap else BAG_MAGIC), 0)
         walk, handle = (mcap_records, self._mcap_record) if self.is_mcap else (bag_records, self._bag_record)
         for position, kind, body in self._top(walk, first):
@@ -92,6 +97,7 @@ class Bag:
             if record is None:
                 self.problem = f"cut off inside the record at byte {position}: its {self.size - position} bytes are left out"
                 return
+            self.limit.spend(records=1)
             kind, body, end = record
             if self.is_mcap and kind == FOOTER:
                 return
@@ -109,6 +115,7 @@ class Bag:
             record = walk(lambda at, size: view[at : at + size], offset, len(view))
             if record is None:
                 raise InputError(f"the chunk at byte {position} ends inside a record; it is damaged")
+            self.limit.spend(records=1)
             kind, body, end = record
             yield offset, kind, body
             offset = end
@@ -152,8 +159,9 @@ class Bag:
 
     def _decompress(self, method: str, data: memoryview, size: int, place: MessagePlace) -> bytes:
         try:
-            if size > LARGEST:
-                raise InputError(f"{size >> 20} MB, expected at most {LARGEST >> 20}")
+            if size > room(len(data)):
+                raise InputError(f"{size >> 20} MB, expected at most {room(len(data)) >> 20} of {len(data) >> 10} kB")
+            self.limit.spend(size)
             chunk = decompress(method, bytes(data), max(size, 1))
             if len(chunk) != size:
                 raise InputError(f"{len(chunk)} bytes, expected {size}")

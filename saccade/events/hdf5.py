@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import ClassVar
 
 import h5py
-import hdf5plugin  # noqa: F401  registers blosc, zstd, lz4 with HDF5
 import numpy as np
 
 from saccade.events import ecf
 from saccade.events.columns import PolarityRule
-from saccade.events.hdf5_layout import check_heaps, find_layout
+from saccade.events.hdf5_file import FREE_BYTES, H5PY_ERRORS, chunk_bytes, open_hdf5, try_values
+from saccade.events.hdf5_layout import find_layout
 from saccade.events.reader import CHUNK, ArrayReader, EventColumns
 from saccade.machine import compiled
 from saccade.types import Events, InputError
 
-# What h5py raises on damaged files, as found in its issues and by fuzzing.
-H5PY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError, IndexError, AttributeError, SystemError)
+EVENTS_A_BYTE = 16  # more than any real recording has; others are read, but not only to find out the size of the sensor
 
 
 class Hdf5Reader(ArrayReader):
@@ -30,8 +29,7 @@ class Hdf5Reader(ArrayReader):
         super().__init__(path, width or 0, height or 0)
         self._polarities = PolarityRule(str(path))
         with self._reading("open"):
-            check_heaps(path)
-            self._file = h5py.File(path, "r")
+            self._file = open_hdf5(path, look)
         try:
             with self._reading("find events in"):
                 self._layout = find_layout(self._file, time_unit)
@@ -132,11 +130,10 @@ class Hdf5Reader(ArrayReader):
     def _open_columns(self) -> "_SeparateColumns | _RecordColumns | _EcfChunks":
         whole = self._layout.whole
         if whole is None:
-            return _SeparateColumns({name: _with_cache(dataset) for name, dataset in self._layout.datasets.items()})
-        pipeline = whole.id.get_create_plist()
-        filters = [pipeline.get_filter(k)[0] for k in range(pipeline.get_nfilters())]
-        if ecf.FILTER not in filters or h5py.h5z.filter_avail(ecf.FILTER):
-            return _RecordColumns(_with_cache(whole), self._layout.fields)
+            return _SeparateColumns(self._layout.datasets)
+        filters = _filters(whole)
+        if not _needs_ecf(whole):
+            return _RecordColumns(whole, self._layout.fields)
         if filters != [ecf.FILTER] or whole.chunks is None:
             raise InputError(
                 f"{whole.name} combines ECF with other filters; install Prophesee's codec (hdf5_ecf) and set HDF5_PLUGIN_PATH to it"
@@ -152,8 +149,8 @@ class Hdf5Reader(ArrayReader):
             dataset = self._layout.ms_to_idx
             if (
                 dataset is None
-                or not 0 < len(dataset) <= 1 << 27
-                or dataset.dtype.itemsize * len(dataset) > max(self.path.stat().st_size, 1 << 20) * 64
+                or not len(dataset)
+                or max(8 * len(dataset), chunk_bytes(dataset)) > FREE_BYTES + 4 * self.path.stat().st_size
             ):
                 return None
             table = dataset[:]
@@ -161,6 +158,8 @@ class Hdf5Reader(ArrayReader):
 
     def _inferred_size(self) -> tuple[int, int]:
         width = height = 0
+        if self._count > (1 << 22) + EVENTS_A_BYTE * self.path.stat().st_size:
+            raise InputError(f"{self.path}: no sensor size, and {self._count} events to infer it from; state width= and height=")
         for events in self:
             width, height = max(width, int(events.x.max()) + 1), max(height, int(events.y.max()) + 1)
         self.note(f"no sensor size in the file; {width} x {height} is the extent of the events (state width= and height=)")
@@ -179,14 +178,24 @@ class Hdf5Reader(ArrayReader):
             ) from error
 
 
-def _with_cache(dataset: h5py.Dataset) -> h5py.Dataset:
-    """The same data set with a cache of two chunks, so that the one in which a slice ends is still there for the next slice."""
-    room = dataset.file.id.get_access_plist().get_cache()[2]
-    if not dataset.chunks or 2 * dataset.chunks[0] * dataset.dtype.itemsize <= room:
-        return dataset
-    access = h5py.h5p.create(h5py.h5p.DATASET_ACCESS)
-    access.set_chunk_cache(521, 2 * dataset.chunks[0] * dataset.dtype.itemsize, 1.0)
-    return h5py.Dataset(h5py.h5d.open(dataset.file.id, dataset.name.encode(), access))
+def look(file: h5py.File) -> None:
+    """What reading will do with the file, without the costly part."""
+    layout = find_layout(file, None)
+    raw = layout.whole is not None and _needs_ecf(layout.whole)
+    for dataset in [layout.whole] if layout.whole is not None else layout.datasets.values():
+        try_values(dataset, raw=raw)
+    if layout.ms_to_idx is not None:
+        try_values(layout.ms_to_idx)
+
+
+def _filters(dataset: h5py.Dataset) -> list[int]:
+    pipeline = dataset.id.get_create_plist()
+    return [pipeline.get_filter(k)[0] for k in range(pipeline.get_nfilters())]
+
+
+def _needs_ecf(dataset: h5py.Dataset) -> bool:
+    """Whether the chunks are decoded by ecf.py, because HDF5 has no codec for them."""
+    return ecf.FILTER in _filters(dataset) and not h5py.h5z.filter_avail(ecf.FILTER)
 
 
 @compiled

@@ -2,12 +2,12 @@
 
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
+from saccade.events.hdf5_file import attribute, check_chunks, find, with_cache
 from saccade.types import InputError
 
 PLACES = ("events", "CD/events", "CD", "", "prophesee/left", "prophesee/right")  # DSEC and RVT, Prophesee, none, M3ED
@@ -19,8 +19,7 @@ NAMES = {
 }
 UNITS = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}  # microseconds each
 SPELLINGS = {"µs": "us", "nanoseconds": "ns", "microseconds": "us", "milliseconds": "ms", "sec": "s", "seconds": "s"}
-LARGEST_CHUNK = 1 << 28  # bytes; chunks are decoded as a whole, so the memory for a larger one is refused
-HEAPS_WITHIN = 1 << 20  # bytes at both ends of the file
+WIDEST_RECORD = 1 << 10  # bytes an event
 
 
 @dataclass
@@ -37,25 +36,6 @@ class Hdf5Layout:
     notes: list[str] = field(default_factory=list)
 
 
-def check_heaps(path: Path) -> None:
-    """Refuse a global heap with a free object of size 0, on which HDF5 2.0 loops for ever (found by fuzzing).
-
-    Strings of attributes are written when a file is created or closed, so it is enough to look at the first and last megabyte.
-    """
-    with path.open("rb") as file:
-        start = file.read(HEAPS_WITHIN)
-        file.seek(max(path.stat().st_size - HEAPS_WITHIN, 0))
-        for data in (start, file.read(HEAPS_WITHIN)):
-            for heap in re.finditer(re.escape(b"GCOL\x01\0\0\0"), data):
-                at = heap.start() + 16
-                end = min(heap.start() + int.from_bytes(data[at - 8 : at], "little"), len(data))
-                while at + 16 <= end:
-                    index, size = int.from_bytes(data[at : at + 2], "little"), int.from_bytes(data[at + 8 : at + 16], "little")
-                    if index == 0 and size < 16:
-                        raise InputError("its heap of texts is damaged")
-                    at += size if index == 0 else 16 + -(-size // 8) * 8
-
-
 def find_layout(file: h5py.File, time_unit: str | None) -> Hdf5Layout:
     found = [(place, layout) for place in PLACES if (layout := _layout_at(file, place)) is not None]
     if not found:
@@ -68,30 +48,40 @@ def find_layout(file: h5py.File, time_unit: str | None) -> Hdf5Layout:
         layout.notes.append(f"events in several places ({', '.join(name or '/' for name, _ in found)}); reading {place or '/'}")
     for name, dataset in layout.datasets.items():
         _check(name, dataset, layout)
-    group = layout.datasets["t"].parent
+    check_chunks([layout.whole] if layout.whole else list(layout.datasets.values()))
+    group = find(file, layout.datasets["t"].name.rpartition("/")[0])
+    assert isinstance(group, h5py.Group)
     homes = (group, file)
     if (offset := _number(homes, "t_offset")) is not None:
         if abs(offset) >= 2**52:
             raise InputError(f"t_offset is {offset}; expected microseconds of this age")
         layout.offset_us = offset
-    layout.ms_to_idx = next((home["ms_to_idx"] for home in homes if isinstance(home.get("ms_to_idx"), h5py.Dataset)), None)
+    layout.ms_to_idx = next((table for home in homes if isinstance(table := find(home, "ms_to_idx"), h5py.Dataset)), None)
     if layout.ms_to_idx is not None and (layout.ms_to_idx.ndim != 1 or layout.ms_to_idx.dtype.kind not in "iu"):
         layout.ms_to_idx = None
         layout.notes.append("ms_to_idx isn't a list of integers; times are looked up by bisection")
     layout.size = _stated_size(homes, layout)
     _set_unit(layout, place, time_unit)
+    _enlarge_caches(layout)
     return layout
 
 
+def _enlarge_caches(layout: Hdf5Layout) -> None:
+    if layout.whole is not None:
+        layout.whole = with_cache(layout.whole)
+        layout.datasets = dict.fromkeys("txyp", layout.whole)
+    else:
+        layout.datasets = {name: with_cache(dataset) for name, dataset in layout.datasets.items()}
+
+
 def _layout_at(file: h5py.File, place: str) -> Hdf5Layout | None:
-    # get() returns None for what isn't there, but raises for broken links; the reader turns that into InputError.
-    node = file.get(place) if place else file
+    node = find(file, place)
     if isinstance(node, h5py.Dataset):
         fields = _match(node.dtype.names or ())
         return Hdf5Layout(dict.fromkeys("txyp", node), fields, node) if fields else None
     if isinstance(node, h5py.Group):
         names = _match(tuple(node))
-        datasets = {column: node[name] for column, name in names.items()}
+        datasets = {column: find(node, name) for column, name in names.items()}
         if names and all(isinstance(dataset, h5py.Dataset) for dataset in datasets.values()):
             return Hdf5Layout(datasets, {}, None)
     return None
@@ -114,8 +104,8 @@ def _check(name: str, dataset: h5py.Dataset, layout: Hdf5Layout) -> None:
         raise InputError(
             f"{dataset.name} has {len(dataset)} values, {layout.datasets['t'].name} has {len(layout.datasets['t'])}; expected one length"
         )
-    if dataset.chunks and dataset.chunks[0] * dataset.dtype.itemsize > LARGEST_CHUNK:
-        raise InputError(f"{dataset.name} has chunks of {dataset.chunks[0]} values; expected at most {LARGEST_CHUNK >> 20} MB a chunk")
+    if dataset.dtype.itemsize > WIDEST_RECORD:
+        raise InputError(f"{dataset.name} has {dataset.dtype.itemsize} bytes an event; expected at most {WIDEST_RECORD}")
     # A chunk that was never written would read as zeros.
     written = dataset.id.get_num_chunks() if dataset.chunks else None
     if written is not None and written != -(-len(dataset) // dataset.chunks[0]):
@@ -127,9 +117,10 @@ def _check(name: str, dataset: h5py.Dataset, layout: Hdf5Layout) -> None:
 def _number(homes: tuple[h5py.Group, ...], name: str) -> int | None:
     """A number stored as data set or attribute, as int."""
     for home in homes:
-        value: Any = home.attrs.get(name)
-        if value is None and isinstance(home.get(name), h5py.Dataset) and home[name].size == 1:
-            value = home[name][()]
+        value: Any = attribute(home, name)
+        if value is None and isinstance(stored := find(home, name), h5py.Dataset) and stored.size == 1 and stored.dtype.kind in "iuf":
+            check_chunks([stored])
+            value = stored[()]
         array = np.asarray(value)
         if value is not None and array.size == 1 and array.dtype.kind in "iuf" and np.isfinite(array).all():
             return int(array.reshape(-1)[0])
@@ -141,17 +132,17 @@ def _stated_size(homes: tuple[h5py.Group, ...], layout: Hdf5Layout) -> tuple[int
     if width is not None and height is not None and 0 < width <= 65_536 and 0 < height <= 65_536:
         return width, height
     for home in homes:
-        geometry = home.attrs.get("geometry")  # Prophesee: "1280x720"
+        geometry = attribute(home, "geometry")  # Prophesee: "1280x720"
         if isinstance(geometry, str | bytes):
             match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", geometry if isinstance(geometry, str) else geometry.decode("ascii", "replace"))
             if match and int(match[1]) and int(match[2]):
                 return int(match[1]), int(match[2])
-        pair = np.asarray(home.attrs.get("sensor_resolution", ()))
+        pair = np.asarray(() if (stated := attribute(home, "sensor_resolution")) is None else stated)
         if pair.size >= 2 and pair.dtype.kind in "iu" and (pair > 0).all():
             height, width = (int(number) for number in pair.reshape(-1)[:2])
             layout.notes.append(f"the attribute sensor_resolution is read as height {height}, width {width}")
             return width, height
-    if layout.ms_to_idx is not None and any("t_offset" in home for home in homes):
+    if layout.ms_to_idx is not None and any(find(home, "t_offset") is not None for home in homes):
         layout.notes.append(
             "no sensor size in the file; its layout is DSEC's, so 640 x 480 is taken (state width= and height= if it isn't)"
         )
@@ -164,7 +155,7 @@ def _set_unit(layout: Hdf5Layout, place: str, time_unit: str | None) -> None:
     kind = dataset.dtype[layout.fields["t"]] if layout.fields else dataset.dtype
     if kind == np.dtype("f4"):
         layout.notes.append("times are 32-bit floats, which lose microseconds after 16 s")
-    stated = time_unit or next((dataset.attrs[name] for name in ("unit", "units", "time_unit") if name in dataset.attrs), None)
+    stated = time_unit or next((value for name in ("unit", "units", "time_unit") if (value := attribute(dataset, name)) is not None), None)
     if stated is not None:
         text = stated.decode("utf8", "replace") if isinstance(stated, bytes) else str(stated)
         unit = SPELLINGS.get(text.strip().lower(), text.strip().lower())

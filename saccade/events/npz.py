@@ -3,13 +3,10 @@
 By hand: numpy.load reads and decompresses whole arrays into memory.
 """
 
-import lzma
 import shutil
 import struct
 import tempfile
-import tokenize
 import zipfile
-import zlib
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import prod
@@ -18,6 +15,7 @@ from typing import IO, ClassVar, NoReturn
 
 import numpy as np
 
+from saccade.arrays import BROKEN, ON_DISK, check_archive, read_array_header
 from saccade.events.columns import (
     LATEST_US,
     MICROSECONDS_EXPONENT,
@@ -33,9 +31,8 @@ from saccade.events.reader import CHUNK, ArrayReader
 from saccade.files import check_readable, explain_full_disk, read_exactly, scratch_file
 from saccade.types import Events, InputError
 
-ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError, RuntimeError)
 COPY = 1 << 20  # bytes decompressed at once
-HEADER_ERRORS = (ValueError, SyntaxError, TypeError, KeyError, EOFError, OverflowError, RecursionError, MemoryError, tokenize.TokenError)
+PIECE = 1 << 24  # bytes read at once
 
 
 @dataclass(frozen=True)
@@ -49,6 +46,9 @@ class StoredColumn:
     count: int
 
     def read(self, first: int, last: int) -> np.ndarray:
+        rows = max(PIECE // self.stride, 1)
+        if last - first > rows:  # a column of a wide table: what lies between its numbers is read, too
+            return np.concatenate([self.read(i, min(i + rows, last)) for i in range(first, last, rows)])
         span = (last - first - 1) * self.stride + self.dtype.itemsize if last > first else 0
         buffer = bytearray(span)
         if not read_exactly(self.file, memoryview(buffer), self.first + first * self.stride):
@@ -97,6 +97,7 @@ class NpzReader(ArrayReader):
         self._scratch: list[IO[bytes]] = []
         try:
             with zipfile.ZipFile(self._file) as archive:
+                check_archive(archive, path, ON_DISK)
                 members = {
                     member.filename.removesuffix(".npy"): member for member in archive.infolist() if member.filename.endswith(".npy")
                 }
@@ -111,7 +112,7 @@ class NpzReader(ArrayReader):
         except InputError:
             self.close()
             raise
-        except ZIP_ERRORS as error:
+        except BROKEN as error:
             self.close()
             raise InputError(f"{path}: damaged or no npz file ({error}); write it again with numpy.savez") from error
 
@@ -263,10 +264,8 @@ def _read_header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> StoredArr
     where = f"{archive.filename}: array {member.filename!r}"
     with archive.open(member) as stream:
         try:
-            version = np.lib.format.read_magic(stream)
-            reader = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-            shape, fortran, dtype = reader(stream)
-        except HEADER_ERRORS as error:
+            shape, fortran, dtype = read_array_header(stream)
+        except BROKEN as error:
             raise InputError(f"{where} has an unreadable header ({error}); write it again with numpy.savez") from error
         header = stream.tell()
     if dtype.hasobject:

@@ -178,6 +178,7 @@ class RawReader(IndexedReader):
     """Marks are (position of a word in the file, *state of the decoder)."""
 
     format: ClassVar[str] = "RAW"
+    mark_length: ClassVar[int] = 1 + len(START)
 
     def __init__(self, path: Path, *, width: int | None = None, height: int | None = None, index_path: Path | None = None) -> None:
         fields, self._first = read_header(path)

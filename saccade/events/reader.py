@@ -1,12 +1,10 @@
 """The interface of every recording, and the two ways to implement it: by event number (ArrayReader) or by a time index (IndexedReader)."""
 
-import hashlib
 import logging
-import os
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +12,7 @@ from typing import ClassVar, SupportsInt, TypeVar
 
 import numpy as np
 
-from saccade.files import Busy, replacing
+from saccade.events.index import Index, build_index, index_path_of, load_index, save_index
 from saccade.types import Events, InputError
 
 log = logging.getLogger("saccade")
@@ -25,7 +23,6 @@ AnyReader = TypeVar("AnyReader", bound="Reader")
 EventColumns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # t int64, x and y uint16, p bool
 
 EARLIEST_US, LATEST_US = -(1 << 62), 1 << 62
-INDEX_VERSION = 2  # of the index file; increment it and every cached index is rebuilt
 
 
 class Reader(ABC):
@@ -148,37 +145,6 @@ class ArrayReader(Reader):
             )
 
 
-@dataclass(frozen=True, eq=False)
-class Index:
-    """One row per chunk: the mark from which it can be decoded, the number of its events, and their smallest and largest time."""
-
-    marks: np.ndarray  # (chunks, numbers of a mark) int64
-    counts: np.ndarray  # (chunks,) int64
-    earliest_us: np.ndarray  # (chunks,) int64, smallest time
-    latest_us: np.ndarray  # (chunks,) int64, largest time
-    extent: tuple[int, int] = (0, 0)  # largest x and y, plus one
-    notes: tuple[str, ...] = ()  # of the pass that built it; repeated when the index is read from the cache
-
-    @property
-    def total(self) -> int:
-        return int(self.counts.sum())
-
-    @property
-    def start_us(self) -> int:
-        return int(self.earliest_us.min()) if len(self.counts) else 0
-
-    @property
-    def end_us(self) -> int:
-        return int(self.latest_us.max()) + 1 if len(self.counts) else 0
-
-    def runs(self, start_us: int, end_us: int) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Runs of neighbouring chunks that may hold events of [start_us, end_us): (mark of the first, number of chunks)."""
-        wanted = np.flatnonzero((self.earliest_us < end_us) & (self.latest_us >= start_us))
-        for run in np.split(wanted, np.flatnonzero(np.diff(wanted) > 1) + 1):
-            if len(run):
-                yield tuple(int(number) for number in self.marks[run[0]]), len(run)
-
-
 class IndexedReader(Reader):
     """A format that can only be decoded from known positions: packets, words relative to earlier words, lines.
 
@@ -186,10 +152,12 @@ class IndexedReader(Reader):
     marks and times of all chunks into an index that is kept in the cache folder; times may be in any order.
     """
 
+    mark_length: ClassVar[int] = 1  # numbers of a mark; an index with others isn't used
+
     def __init__(self, path: Path, width: int, height: int, index_path: Path | None = None, options: str = "") -> None:
         """`options`: every setting that changes what is decoded; it is part of the name of the cached index."""
         super().__init__(path, width, height)
-        self._index_path = index_path or _index_path(path, f"{self.format}|{options}")
+        self._index_path = index_path or index_path_of(path, f"{self.format}|{options}")
         self._index: Index | None = None
 
     @abstractmethod
@@ -200,13 +168,13 @@ class IndexedReader(Reader):
     def index(self) -> Index:
         """Built by one pass over the recording, then read from the cache."""
         if self._index is None:
-            self._index = _load_index(self._index_path, self.path)
+            self._index = load_index(self._index_path, self.path, self.mark_length)
             for text in self._index.notes if self._index else ():
                 self.note(text)
         if self._index is None:
-            built = _build_index(self.chunks())
+            built = build_index(self.chunks())
             self._index = replace(built, notes=tuple(self.notes))
-            _save_index(self._index, self._index_path, self.path)
+            save_index(self._index, self._index_path, self.path)
         return self._index
 
     @property
@@ -228,80 +196,19 @@ class IndexedReader(Reader):
             return
         start_us = EARLIEST_US if start_us is None else start_us
         end_us = LATEST_US if end_us is None else end_us
-        for mark, length in self.index.runs(start_us, end_us):
-            for _, events in islice(self.chunks(mark), length):
+        index = self.index
+        for run in index.runs(start_us, end_us):
+            mark = tuple(int(number) for number in index.marks[run.start])
+            for row, (_, events) in zip(run, islice(self.chunks(mark), len(run)), strict=True):
+                self._check_row(index, row, events)
                 yield events.between(start_us, end_us)
+
+    def _check_row(self, index: Index, row: int, events: Events) -> None:
+        """The index may have been damaged or forged: nothing but the recording decides what its events are."""
+        if len(events) != index.counts[row] or not index.earliest_us[row] <= events.t[0] <= index.latest_us[row]:
+            raise InputError(f"{self.path}: isn't what its index {self._index_path} says; delete that file, it is made again")
 
 
 def new_columns(n: int) -> EventColumns:
     """Uninitialised columns for n events."""
     return np.empty(n, np.int64), np.empty(n, np.uint16), np.empty(n, np.uint16), np.empty(n, np.bool_)
-
-
-def _build_index(chunks: Iterable[tuple[tuple[int, ...], Events]]) -> Index:
-    """Index of all chunks; none may be empty, because `runs` counts chunks."""
-    marks, rows, extent = [], [], (0, 0)
-    for mark, events in chunks:
-        marks.append(mark)
-        rows.append((len(events), int(events.t.min()), int(events.t.max())))
-        extent = (max(extent[0], int(events.x.max()) + 1), max(extent[1], int(events.y.max()) + 1))
-    table = np.array(rows, np.int64).reshape(-1, 3)
-    return Index(np.array(marks, np.int64).reshape(len(rows), -1 if rows else 0), table[:, 0], table[:, 1], table[:, 2], extent)
-
-
-def _cache_folder() -> Path:
-    """$SACCADE_CACHE, or the user's cache folder."""
-    if folder := os.environ.get("SACCADE_CACHE"):
-        return Path(folder)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "saccade"
-
-
-def _index_path(recording: Path, key: str) -> Path:
-    """File name derived from the recording's path, size and time of change, and from `key`: format and options of the reader."""
-    status = recording.stat()
-    identity = f"{INDEX_VERSION}|{recording.resolve()}|{status.st_size}|{status.st_mtime_ns}|{key}"
-    return _cache_folder() / "index" / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.npz"
-
-
-def _load_index(path: Path, recording: Path) -> Index | None:
-    """The cached index; None if there is none, it is damaged, or the recording has changed since."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            status = recording.stat()
-            if (int(file["version"]), int(file["size"]), int(file["changed"])) != (INDEX_VERSION, status.st_size, status.st_mtime_ns):
-                return None
-            return Index(
-                marks=file["marks"],
-                counts=file["counts"],
-                earliest_us=file["earliest_us"],
-                latest_us=file["latest_us"],
-                extent=(int(file["extent"][0]), int(file["extent"][1])),
-                notes=tuple(str(note) for note in file["notes"]),
-            )
-    except Exception:  # numpy raises nearly everything on a damaged file; in any case the index is rebuilt
-        return None
-
-
-def _save_index(index: Index, path: Path, recording: Path) -> None:
-    """A cache folder that can't be written is only a warning: the index is then rebuilt at the next start."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary, temporary.open("wb") as file:
-            np.savez(
-                file,
-                version=INDEX_VERSION,
-                size=recording.stat().st_size,
-                changed=recording.stat().st_mtime_ns,
-                marks=index.marks,
-                counts=index.counts,
-                earliest_us=index.earliest_us,
-                latest_us=index.latest_us,
-                extent=index.extent,
-                notes=np.array(index.notes, np.str_),
-            )
-    except Busy:  # it keeps the same index
-        return
-    except (OSError, InputError) as error:
-        log.warning(
-            "the index of %s can't be kept in %s (%s); set SACCADE_CACHE to a folder that can be written", recording, path.parent, error
-        )

@@ -33,6 +33,7 @@ class RosReader(IndexedReader):
     """Marks are (position of a chunk, offset of a message in it, *state of the EVT3 decoder)."""
 
     format: ClassVar[str] = "ROS"
+    mark_length: ClassVar[int] = 2 + len(START)
 
     def __init__(self, path: Path, *, topic: str | None = None, index_path: Path | None = None) -> None:
         file = path.open("rb")

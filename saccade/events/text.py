@@ -58,6 +58,7 @@ class TextReader(IndexedReader):
     """
 
     format: ClassVar[str] = "text"
+    mark_length: ClassVar[int] = 2
 
     def __init__(
         self,
@@ -94,8 +95,9 @@ class TextReader(IndexedReader):
         with self.path.open("rb") as file:
             size = max(file.seek(0, 2), 1)
             file.seek(position)
-            while block := file.read(BLOCK):
-                block = rest + block
+            step = BLOCK - (position - self.layout.start) % BLOCK  # the same blocks from every mark, or the last line of one would be lost
+            while block := file.read(step):
+                block, step = rest + block, BLOCK
                 cut = block.rfind(b"\n") + 1
                 if cut == 0 and len(block) >= BLOCK:
                     raise InputError(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from saccade.config import DetectorConfig
+from saccade.export.onnx_data import check_self_contained
 from saccade.files import check_readable
 from saccade.machine import killing_signal
 from saccade.types import InputError
@@ -114,6 +115,7 @@ class ExportedRuntime:
 def open_onnx(path: Path | str, threads: int | None = None) -> ExportedRuntime:
     """An .onnx file, run by onnxruntime."""
     path = _checked(path, ".onnx", "onnxruntime")
+    check_self_contained(path)
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -137,6 +139,7 @@ def open_onnx(path: Path | str, threads: int | None = None) -> ExportedRuntime:
 def open_openvino(path: Path | str, threads: int | None = None) -> ExportedRuntime:
     """An .onnx file, compiled for this CPU by OpenVINO; in float32, where it would choose bfloat16."""
     path = _checked(path, ".onnx", "openvino")
+    check_self_contained(path)
     try:
         import openvino
     except ImportError as error:

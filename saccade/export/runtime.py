@@ -22,13 +22,24 @@ BY_SUFFIX: dict[str, RuntimeName] = {".onnx": "onnxruntime", ".pt2": "package"}
 
 
 def open_runtime(
-    weights: Path | str | Detector, runtime: RuntimeName = "auto", device: str = "auto", threads: int | None = None
+    weights: Path | str | Detector,
+    runtime: RuntimeName = "auto",
+    device: str = "auto",
+    threads: int | None = None,
+    *,
+    trust: bool = False,
 ) -> Runtime:
     """Of a Detector, a weights file or name, or a file of `saccade export`.
 
     auto: on a CPU onnxruntime, compared with torch at the start, and torch where that fails; for an exported file the one that reads it.
     threads: of the runtime, and of torch in the whole process; None: one, or more where they are measured to be faster.
+    trust: open a .pt2, which can run any code as soon as it is opened; weights files and .onnx can't.
     """
+    if not isinstance(weights, Detector) and Path(weights).suffix == ".pt2" and not trust:
+        raise InputError(
+            f"{weights}: a .pt2 can run any code of whoever wrote it as soon as it is opened; if you trust it, say so with --trust "
+            "(trust=True), else take an .onnx or a weights file, which can't"
+        )
     if runtime not in get_args(RuntimeName):
         raise InputError(f"unknown runtime={runtime!r}; expected one of {', '.join(get_args(RuntimeName))}")
     if threads is not None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
+from saccade.arrays import open_arrays
 from saccade.files import replacing
 from saccade.pool import spread
 from saccade.simulate.photos import CAR, PEDESTRIAN, TWO_WHEELER, ColourImage, Photo, PhotoObject, PhotoSet, open_photos, warn_unreadable
@@ -100,7 +101,7 @@ def load_cutouts(path: Path, config: PhotosConfig) -> Cutouts | None:
     if not path.exists():
         return None
     try:
-        with np.load(path) as arrays:
+        with open_arrays(path) as arrays:
             if str(arrays["made_of"]) != _made_of(config):
                 return None
             return Cutouts(**{item.name: arrays[item.name] for item in fields(Cutouts)})

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from saccade.arrays import open_arrays
 from saccade.events.write import write_events
 from saccade.files import LOCK, differences, from_plain, only_writer, replacing, to_plain
 from saccade.pool import report, spread
@@ -111,7 +112,7 @@ def read_truth(events_path: Path | str) -> tuple[np.ndarray, Truth]:
     """The labelled times (int64 us, a grid of 200 Hz; some have no object) and the objects at them."""
     path = labels_path(Path(events_path))
     try:
-        with np.load(path) as arrays:
+        with open_arrays(path) as arrays:
             return arrays["times_us"], Truth(**{item.name: arrays[item.name] for item in fields(Truth)})
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: no labels of a simulated recording ({error}); write them with `saccade simulate DIR`") from error

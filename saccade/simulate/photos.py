@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt8
 
+from saccade.arrays import FREE_BYTES
 from saccade.files import check_readable
 from saccade.simulate.shapes import CLASSES
 from saccade.types import InputError
@@ -31,6 +32,7 @@ CLASS_OF_CATEGORY = {
     "bicycle": TWO_WHEELER, "motorcycle": TWO_WHEELER, "motorbike": TWO_WHEELER, "two-wheeler": TWO_WHEELER, "cyclist": TWO_WHEELER,
     "car": CAR, "bus": CAR, "truck": CAR, "van": CAR,
 }  # fmt: skip
+LABELS_PACKED = 50  # how many times smaller than its text a label file may be
 SMALLEST_SIDE, LARGEST_SIDE = 32, 8192  # px of a photograph; others are skipped
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff")
 
@@ -70,7 +72,7 @@ class PhotoSet:
         path, inner = self._places[photo.name]
         where = str(path) if inner is None else f"{path}: {inner}"
         try:
-            data = path.read_bytes() if inner is None else self._zip(path).read(inner)
+            data = path.read_bytes() if inner is None else self._unpacked(path, inner)
         except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
             raise InputError(f"{where}: can't be read ({error})") from error
         image = decode(data, where)
@@ -79,6 +81,12 @@ class PhotoSet:
                 f"{where}: {image.shape[1]} x {image.shape[0]} pixels, but {self.labels_path.name} says {photo.width} x {photo.height}"
             )
         return image
+
+    def _unpacked(self, path: Path, inner: str) -> bytes:
+        member = self._zip(path).getinfo(inner)
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or member.file_size > FREE_BYTES:
+            raise ValueError(f"{member.file_size >> 20} MB as a file, or packed in a way that images aren't")
+        return self._zip(path).read(inner)
 
     def _zip(self, path: Path) -> zipfile.ZipFile:
         if path not in self._zips:
@@ -165,7 +173,12 @@ def _read_json(path: Path) -> tuple[dict[str, Any], str]:
     """The label file, with the keys and types of COCO that are used here."""
     check_readable(path)
     try:
-        data = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+        data = path.read_bytes()
+        if path.suffix == ".xz":
+            unpacking = lzma.LZMADecompressor()
+            data = unpacking.decompress(data, max_length=FREE_BYTES + LABELS_PACKED * len(data))
+            if not unpacking.eof:
+                raise ValueError("cut off, or unpacks to more than labels do")
         content = json.loads(data)
         for name, needed in (("images", ("id", "file_name", "width", "height")), ("annotations", ()), ("categories", ("id", "name"))):
             for entry in content[name]:

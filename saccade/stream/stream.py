@@ -43,6 +43,7 @@ class Stream:
 
     Rarely needed:
     runtime, device, threads: what computes the network; see `saccade.export.runtime.open_runtime`.
+    trust: open a .pt2 file, which can run any code.
     width, height: the sensor, where the first events needn't tell. canvas: where its pixels go, instead of what FIT chooses.
     counts: plain, or scaled to what a window as long as in training would hold: disjoint windows lose less at high rates.
     reset_every: end the memory after so many frames, as published; 0 = never. pictures: make `picture` available.
@@ -63,6 +64,7 @@ class Stream:
         runtime: RuntimeName = "auto",
         device: str = "auto",
         threads: int | None = None,
+        trust: bool = False,
         width: int | None = None,
         height: int | None = None,
         size: Size | None = None,
@@ -86,7 +88,9 @@ class Stream:
                 raise InputError(f"stream: unknown {name}={value!r}; expected {' or '.join(choices)}")
         if (width is None) != (height is None):
             raise InputError(f"stream: width={width}, height={height}; expected both or none")
-        self.runtime = open_runtime(detector, runtime, device, threads) if isinstance(detector, Detector | Path | str) else detector
+        self.runtime = (
+            open_runtime(detector, runtime, device, threads, trust=trust) if isinstance(detector, Detector | Path | str) else detector
+        )
         self.window, self.stepping, self.counts, self.reset_every, self.faults = window, stepping, counts, reset_every, faults
         self.familiar = Familiar(self.runtime.config)
         self._boxes = Shown(self.runtime.config, decoding, score, tracker)

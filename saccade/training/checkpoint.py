@@ -16,6 +16,7 @@ from saccade.model.values import State, change, join_states
 from saccade.training.processes import Processes
 from saccade.training.settings import TrainingSettings
 from saccade.types import InputError
+from saccade.weights.load import check_checkpoint
 
 FORMAT = 1
 LAST = "last.pt"
@@ -96,6 +97,7 @@ def load_checkpoint(out: Path, binding: dict[str, Any]) -> Checkpoint | None:
     if not path.exists():
         return None
     try:
+        check_checkpoint(path)
         values = torch.load(path, map_location="cpu", weights_only=True)
         version = values.pop("format")
         checkpoint = Checkpoint(**{**values, "binding": json.loads(values["binding"])})

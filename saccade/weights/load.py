@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from saccade.arrays import check_archive
 from saccade.config import DetectorConfig, presets
 from saccade.files import check_readable, replacing
 from saccade.machine import device_named
@@ -25,6 +26,7 @@ from saccade.types import InputError
 from saccade.weights.published import from_published, infer_config, is_published
 
 FORMAT = "1"
+LARGEST_PICKLE = 4 << 20  # bytes; of published checkpoints with their optimiser less than 1 MB
 # Classes that Lightning pickles beside the weights: read as inert placeholders. Any other class is refused.
 _HARMLESS = re.compile(
     r"(omegaconf|lightning|pytorch_lightning|lightning_fabric|pathlib|typing|collections|argparse)\..*|"
@@ -91,7 +93,7 @@ def read_weights(path_or_name: Path | str) -> Weights:
         start = file.read(9)
     if len(start) == 9 and start[8:] == b"{" and struct.unpack("<Q", start[:8])[0] < 1 << 30:
         weights = _read_own(path)
-    elif start[:2] in (b"PK", b"\x80\x02"):
+    elif start[:2] == b"PK":
         weights = _read_checkpoint(path)
     else:
         raise InputError(f"{path}: neither a safetensors file of saccade nor a checkpoint of S5-ViT or RVT (begins with {start!r})")
@@ -125,9 +127,13 @@ def _read_checkpoint(path: Path) -> Weights:
         raise InputError(
             f"{path}: of another architecture (first key {next(iter(tensors))!r}); expected `mdl.backbone...` of S5-ViT or RVT"
         )
-    strange = [key for key, value in tensors.items() if not isinstance(value, Tensor)]
+    strange = [
+        key for key, value in tensors.items() if not isinstance(value, Tensor) or value.layout != torch.strided or value.is_quantized
+    ]
     if strange:
-        raise InputError(f"{path}: {strange[0]} is no tensor; the checkpoint is damaged")
+        raise InputError(f"{path}: {strange[0]} is no plain tensor; the checkpoint is damaged")
+    if sum(value.numel() * value.element_size() for value in tensors.values()) > path.stat().st_size:
+        raise InputError(f"{path}: its tensors state more numbers than it holds; it is damaged or was made to harm")
     try:
         return Weights("published", infer_config(tensors), from_published(tensors), {})
     except InputError as error:
@@ -137,11 +143,14 @@ def _read_checkpoint(path: Path) -> Weights:
 def _load_safely(path: Path) -> Any:
     """`torch.load` that builds tensors and plain containers only. Any other class that the pickle names is refused and never run."""
     try:
-        asked = torch.serialization.get_unsafe_globals_in_checkpoint(path) if zipfile.is_zipfile(path) else []
+        check_checkpoint(path)
+        asked = torch.serialization.get_unsafe_globals_in_checkpoint(path)
         refused = [name for name in asked if not _HARMLESS.fullmatch(name)]
         if not refused:
             with torch.serialization.safe_globals([(_Placeholder, name) for name in asked]):
                 return torch.load(path, map_location="cpu", weights_only=True)
+    except InputError:
+        raise
     except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
         if lines[0].startswith("Weights only load failed"):  # torch then advises to load it unsafely; the reason is on the next line
@@ -149,6 +158,18 @@ def _load_safely(path: Path) -> Any:
             raise InputError(f"{path}: holds more than weights ({reason:.150}); nothing of it was run") from error
         raise InputError(f"{path}: damaged or cut off ({lines[0]:.150}); download it again") from error
     raise InputError(f"{path}: asks for code that weights don't need ({', '.join(refused[:3])}); nothing of it was run")
+
+
+def check_checkpoint(path: Path) -> None:
+    """InputError unless it is a zip as torch writes it, without compression: unpacked, a few MB of pickle could be gigabytes."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            check_archive(archive, path, methods=(zipfile.ZIP_STORED,))
+            pickled = sum(member.file_size for member in archive.infolist() if member.filename.endswith(".pkl"))
+    except zipfile.BadZipFile as error:
+        raise InputError(f"{path}: damaged or cut off ({error}); download it again") from error
+    if pickled > LARGEST_PICKLE:
+        raise InputError(f"{path}: {pickled >> 20} MB beside its tensors; weights have less than one, so it isn't one of ours")
 
 
 class _Placeholder:
@@ -162,12 +183,17 @@ class _Placeholder:
 
 
 def _check_tensors(path: Path, weights: Weights) -> None:
-    """The stages first, before a model is built: a wrong configuration could allocate any amount of memory."""
+    """What decides the size of the model first, then the rest by a model without memory: a wrong configuration could ask for any amount."""
+    numbers = sum(value.numel() for value in weights.tensors.values())
+    if weights.config.bottlenecks > len(weights.tensors) or any(dim * dim > numbers for dim in weights.config.backbone.dims):
+        config = f"{weights.config.bottlenecks} bottlenecks, {weights.config.backbone.dims} channels"
+        raise InputError(f"{path}: its configuration ({config}) asks for more than its {len(weights.tensors)} tensors hold; it is damaged")
     for index, dim in enumerate(weights.config.backbone.dims):
         first = weights.tensors.get(f"backbone.stages.{index}.downsample.weight")
         if first is None or first.ndim != 4 or first.shape[0] != dim:
             raise InputError(f"{path}: stage {index} should have {dim} channels, but {'has no weights' if first is None else first.shape}")
-    expected = {name: tuple(value.shape) for name, value in Detector(weights.config).state_dict().items()}
+    with torch.device("meta"):
+        expected = {name: tuple(value.shape) for name, value in Detector(weights.config).state_dict().items()}
     missing, unexpected = sorted(set(expected) - set(weights.tensors)), sorted(set(weights.tensors) - set(expected))
     if missing or unexpected:
         raise InputError(

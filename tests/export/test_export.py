@@ -59,7 +59,7 @@ def run_export(detector: Detector, path: Path, *options: str, size: str = f"{WID
 def opened(path: Path, runtime) -> ExportedRuntime:
     if runtime == "openvino":
         pytest.importorskip("openvino", reason="the extra `openvino` isn't installed")
-    found = open_runtime(path, runtime, threads=1)
+    found = open_runtime(path, runtime, threads=1, trust=True)
     assert isinstance(found, ExportedRuntime)
     return found
 
@@ -196,7 +196,7 @@ def test_files_that_are_not_ours_are_refused(detector: Detector, tmp_path: Path,
         with pytest.raises(InputError, match="runs a file"):
             open_runtime(detector, runtime)
     with pytest.raises(InputError, match="computes on cpu"):
-        open_runtime(tmp_path / f"noise{suffix}", runtime, device="cuda")
+        open_runtime(tmp_path / f"noise{suffix}", runtime, device="cuda", trust=True)
 
 
 @pytest.mark.slow

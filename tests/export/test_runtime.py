@@ -1,9 +1,12 @@
 """A runtime is the detector: the same rows as encode and detect, whose state other runtimes can take over."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+import saccade
 from saccade.config import presets
 from saccade.detection.decode import dense
 from saccade.export.runtime import open_runtime
@@ -52,3 +55,38 @@ def test_a_saved_state_goes_on_in_another_runtime(detector: Detector, tmp_path) 
 def test_wrong_options_are_refused(detector: Detector) -> None:
     with pytest.raises(InputError, match="threads=0"):
         open_runtime(detector, threads=0)
+
+
+def test_a_package_is_not_opened_unless_it_is_trusted(tmp_path: Path) -> None:
+    """It holds native code, which runs while it is opened, before anything of it can be checked."""
+    path = tmp_path / "a.pt2"
+    path.write_bytes(b"anything")
+    for open_it in (open_runtime, saccade.Stream):
+        with pytest.raises(InputError, match=r"a\.pt2: .*can run any code.*--trust"):
+            open_it(path, runtime="package")
+        with pytest.raises(InputError, match="can't load it"):
+            open_it(path, runtime="package", trust=True)
+
+
+def field(number: int, value: bytes | int) -> bytes:
+    """Of a protobuf message."""
+    if isinstance(value, int):
+        return bytes([number << 3, value])
+    size = len(value)
+    return bytes([number << 3 | 2, size & 127 | 128, size >> 7]) + value
+
+
+@pytest.mark.parametrize("runtime", ["onnx", "openvino"])
+def test_an_onnx_file_with_data_elsewhere_is_refused(tmp_path: Path, runtime) -> None:
+    place = field(13, field(1, b"location") + field(2, b"../../etc/passwd"))
+    tensors = [field(8, b"w") + place, field(8, b"w") + field(14, 1)]
+    for tensor in tensors:
+        node = field(1, field(5, field(5, tensor)))  # a constant of a node
+        inner = field(1, field(5, field(6, field(5, tensor))))  # of a graph in a node
+        for graph in (field(5, tensor), node, inner, field(15, field(1, tensor))):
+            (tmp_path / "a.onnx").write_bytes(field(7, graph))
+            with pytest.raises(InputError, match="lie in other files"):
+                open_runtime(tmp_path / "a.onnx", runtime)
+    (tmp_path / "a.onnx").write_bytes(field(7, field(5, field(8, b"w") + field(14, 0))))
+    with pytest.raises(InputError, match="can't load it"):
+        open_runtime(tmp_path / "a.onnx", runtime)

@@ -115,8 +115,9 @@ def test_an_unwritable_cache_costs_only_time(name: str, tmp_path: Path, monkeypa
 @every_format
 def test_mutated_inputs_give_events_or_inputerror(name: str) -> None:
     """The fuzzer of `make fuzz`, with fewer inputs; anything but InputError fails here."""
-    readable, refused = fuzz(name, 1_000_000, 1_000_300)
-    assert readable + refused == 300
+    count = 100 if FORMATS[name][0] in (".h5", ".hdf5") else 300  # HDF5 is tried in a copy of this process, which is large here
+    readable, refused, _ = fuzz(name, 1_000_000, 1_000_000 + count)
+    assert readable + refused == count
 
 
 @pytest.mark.parametrize("name", ["a.raw", "a.dat", "a.h5", "a.csv", "a.npz", "a.aedat4", "a.bag", "a.mcap", "a.es", "a.bin"])
@@ -228,3 +229,29 @@ def test_a_file_that_changes_while_it_is_read(name: str, change: str, tmp_path: 
             return
     assert_equal(events[: len(SOURCE)], SOURCE[: len(events)])
     assert change != "vanishes" or len(events) == len(SOURCE)
+
+
+@pytest.mark.parametrize("name", ["evt3", "mcap_evt3", "csv", "aedat4"])
+def test_no_cached_index_is_trusted(name: str, tmp_path: Path) -> None:
+    """Its marks go into compiled code. What isn't sound is built again; what is, but doesn't fit, is an error."""
+    path, index = make(name, tmp_path, SOURCE), tmp_path / "index.npz"
+    options = FORMATS[name][2]
+    with open_events(path, index=index, **options) as reader:
+        expected, length = reader.between(reader.start_us, reader.end_us), reader.mark_length  # type: ignore[attr-defined]
+    good = dict(np.load(index))
+    rows = len(good["counts"])
+    for changes in (
+        {"marks": np.zeros((rows, length + 1), np.int64)},
+        {"marks": good["marks"][:, : length - 1]},
+        {"marks": good["marks"].astype(np.float64)},
+        {"marks": good["marks"] + 2**40},
+        {"counts": good["counts"] - 10**6},
+        {"counts": np.zeros(10**6, np.int64)},
+        {"extent": np.array([10**9, 1])},
+    ):
+        np.savez(index, **{**good, **changes})
+        with open_events(path, index=index, **options) as reader:
+            assert_equal(reader.between(reader.start_us, reader.end_us), expected)
+    np.savez(index, **{**good, "counts": good["counts"] + 1})
+    with open_events(path, index=index, **options) as reader, pytest.raises(InputError, match=r"index\.npz says; delete that file"):
+        reader.between(reader.start_us, reader.end_us)

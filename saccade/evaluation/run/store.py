@@ -14,13 +14,14 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
+from saccade.arrays import open_arrays
 from saccade.datasets.recording import Instants, LabelledRecording, Sampling, content_of
 from saccade.evaluation.result import Answer
 from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.run.passes import Decoding
 from saccade.evaluation.run.timeline import Timeline
 from saccade.events.reader import EARLIEST_US
-from saccade.files import from_plain, replacing, to_plain
+from saccade.files import check_name, from_plain, replacing, to_plain
 from saccade.model.detector import Detector
 from saccade.types import Detections, InputError, Labels
 
@@ -88,7 +89,7 @@ def digest_of(detector: Detector) -> str:
 
 
 def path_of(out: Path, condition: Condition, recording: str) -> Path:
-    return out / condition.name / f"{recording}.npz"
+    return out / condition.name / f"{check_name(recording, out)}.npz"
 
 
 class AnswerWriter:
@@ -158,7 +159,7 @@ def read_kept(path: Path) -> Kept | None:
         with zipfile.ZipFile(path) as archive:
             if archive.testzip() is not None:
                 return None
-        with np.load(path, allow_pickle=False) as arrays:
+        with open_arrays(path) as arrays:
             return cast(Kept, from_plain(Kept, json.loads(str(arrays["kept"])), str(path)))
     except Exception:  # zipfile and numpy raise nearly everything on a damaged file
         return None
@@ -168,7 +169,7 @@ def read_answers(path: Path, kept: Kept) -> list[Answer]:
     """All answers about a recording, in the order of time."""
     if read_kept(path) != kept:
         raise InputError(f"{path}: was changed since the evaluation that lists it; evaluate again")
-    with np.load(path, allow_pickle=False) as arrays:
+    with open_arrays(path) as arrays:
         names = sorted(name for name in arrays.files if name.startswith("counts."))
         found = [one for name in names for one in _detections(arrays, name.removeprefix("counts."))]
         instants_us, rows = arrays["instants_us"], arrays["rows"].tolist()

@@ -102,7 +102,7 @@ def unit_gain(eigenvalues: Complex128[np.ndarray, "*n"]) -> Float64[np.ndarray, 
 
 def numpy_generator(generator: torch.Generator | None) -> np.random.Generator:
     """Seeded by torch's generator (None: the global one), so that one seed governs a model."""
-    return np.random.default_rng(int(torch.randint(2**31, (), generator=generator)))
+    return np.random.default_rng(int(torch.randint(2**31, (), generator=generator, device="cpu")))
 
 
 def real_pairs(values: Complex128[np.ndarray, "*n"]) -> torch.Tensor:
