@@ -138,7 +138,12 @@ def _release(lock: int | None) -> None:
 @cache
 def _give_forks_no_locks() -> None:
     """A lock lasts as long as any process has its descriptor: workers that outlive a killed parent would keep it."""
-    os.register_at_fork(after_in_child=lambda: [_release(lock) for lock in tuple(_locks)])
+
+    def release_all() -> None:
+        for lock in tuple(_locks):
+            _release(lock)
+
+    os.register_at_fork(after_in_child=release_all)
 
 
 def check_readable(path: Path) -> None:
