@@ -272,7 +272,7 @@ def read_coco(path: Path, file_name: str, classes: tuple[str, ...], events: Path
     indices = {number: order[name] for number, name in categories_in(path).items() if name in order}
     rows = [item for item in content["annotations"] if item["image_id"] in times and not item.get("iscrowd")]
     try:
-        boxes = np.array([item["bbox"] for item in rows], np.float64).reshape(-1, 4)
+        boxes = np.array([item["bbox"] for item in rows], np.float64).reshape(len(rows), 4)
         tracks = np.array([item.get("track_id", -1) for item in rows], np.int64)
         kinds = np.array([indices[item["category_id"]] for item in rows], np.int64)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
