@@ -11,7 +11,6 @@ from saccade.export.build import FIRST, ROWS, build_step, sampled_inputs
 from saccade.export.stem import Stem
 from saccade.export.step import Runtime, TorchRuntime, compare, fastest
 from saccade.model.detector import Detector
-from saccade.representation.histogram import Histogram
 from saccade.types import InputError
 
 log = logging.getLogger("saccade")
@@ -71,17 +70,17 @@ class SizedGraph:
         shapes = [(len(rows.order), rows.shape[-1]) for rows in self.graph.states.values()]
         return GraphState(self, tuple(self._session.value(np.zeros(shape, np.float32)) for shape in shapes))
 
-    def step(self, frame: Histogram, state: GraphState, dt: float) -> tuple[np.ndarray, GraphState]:
+    def step(self, frame: np.ndarray, state: GraphState, dt: float) -> tuple[np.ndarray, GraphState]:
         rows, *values = self._session.run(self._inputs(frame, state, dt), [ROWS, *self._next_states])
         return self._session.array(rows), GraphState(self, tuple(values))
 
-    def remember(self, frame: Histogram, state: GraphState, dt: float) -> GraphState:
+    def remember(self, frame: np.ndarray, state: GraphState, dt: float) -> GraphState:
         """The state after a frame of which nobody asks for boxes: neck and head are a third of a step."""
         if self._memory_session is None:
             self._memory_session = Session(build_step(self.detector, *self.size, detects=False).model, self.threads)
         return GraphState(self, tuple(self._memory_session.run(self._inputs(frame, state, dt), self._next_states)))
 
-    def _inputs(self, frame: Histogram, state: GraphState, dt: float) -> dict[str, OrtValue]:
+    def _inputs(self, frame: np.ndarray, state: GraphState, dt: float) -> dict[str, OrtValue]:
         if not 0 < dt < float("inf"):
             raise InputError(f"{self.config.name}: dt={dt} must be positive and finite")
         if state.graph is not self:
@@ -104,7 +103,7 @@ class SizedGraph:
         values = (self._session.value(layout.from_detector(arrays[name])) for name, layout in self.graph.states.items())
         return GraphState(self, tuple(values))
 
-    def _padded(self, frame: Histogram) -> Histogram:
+    def _padded(self, frame: np.ndarray) -> np.ndarray:
         """Zeros at the bottom and right, as `Detector.encode` adds them."""
         channels, height, width = self.config.backbone.channels, *self.size
         if frame.shape == (channels, height, width) and frame.dtype == np.uint8:
@@ -141,7 +140,7 @@ class GraphRuntime:
     def initial_state(self, height: int, width: int) -> Any:
         return self.chosen(height, width).initial_state(height, width)
 
-    def step(self, frame: Histogram, state: Any, dt: float) -> tuple[np.ndarray, Any]:
+    def step(self, frame: np.ndarray, state: Any, dt: float) -> tuple[np.ndarray, Any]:
         runtime = self.chosen(*frame.shape[-2:])
         if isinstance(state, GraphState) != isinstance(runtime, SizedGraph):
             state = runtime.state_from_arrays(self.state_to_arrays(state))
