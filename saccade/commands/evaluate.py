@@ -62,7 +62,8 @@ def evaluate(
     """Score WEIGHTS on DATASET at every rate of --rates: `saccade evaluate best.safetensors streets --rates 20 200 --out scores`.
 
     Recordings run as streams with carried memory, and every rate is scored at the same label times, so its numbers can be compared. Several
-    windows, steppings, ... give a row of the table for each combination. The same command goes on where it was interrupted.
+    windows, steppings, ... give a row of the table for each combination. In brackets: 95 % intervals, by bootstrap over the recordings.
+    The same command goes on where it was interrupted.
 
     Args:
         rates: Frames per second of event time at which the detector runs, 1 to 1000. This alone sets the rate.
