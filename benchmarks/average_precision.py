@@ -13,6 +13,7 @@ import numpy as np
 from benchmarks.histogram import best
 from saccade.evaluation.result import Answer
 from saccade.evaluation.score.average_precision import average_precision, parts_by_still, score
+from saccade.evaluation.score.bootstrap import draws_of
 from saccade.evaluation.score.coco import flatten
 from saccade.evaluation.score.protocol import PROTOCOLS
 from saccade.types import Detections, Labels
@@ -79,7 +80,7 @@ def by_library(coco: Any, evaluate: Any, labels: list[Labels], detections: list[
 
 def report(frames: int, most: int) -> None:
     labels, detections = made(frames, most)
-    answers = [Answer("made", frame, *pair) for frame, pair in enumerate(zip(labels, detections, strict=True))]
+    answers = [Answer(f"made {40 * frame // frames}", frame, *pair) for frame, pair in enumerate(zip(labels, detections, strict=True))]
     ours, theirs = average_precision(labels, detections, CLASSES).mAP, pycocotools(labels, detections)
     assert abs(ours - theirs) < 1e-9, f"{ours} against {theirs}"
     times = best(
@@ -89,6 +90,7 @@ def report(frames: int, most: int) -> None:
             "ours, compiled": partial(average_precision, labels, detections, CLASSES),
             "ours, compiled, under a protocol": partial(score, answers, CLASSES, PROTOCOLS["saccade"]),
             "six parts by standing still": lambda: parts_by_still(flatten(answers, len(CLASSES))),
+            "1,000 draws of 40 recordings": lambda: draws_of(flatten(answers, len(CLASSES))),
         },
         ROUNDS,
     )

@@ -10,8 +10,9 @@ import numpy as np
 from experiments.runner import Job
 from experiments.table import Entry, Experiment, Ours, Sheet
 from experiments.world import World
+from saccade.evaluation.interval import UNKNOWN, Interval, interval_of, unpacked
 from saccade.evaluation.show.charts import Line, draw_over_rates
-from saccade.evaluation.show.table import TextTable, to_markdown
+from saccade.evaluation.show.table import TextTable, to_markdown, with_interval
 from saccade.files import replacing
 
 NOT_RUN = "not run"
@@ -22,8 +23,8 @@ def number(entry: Entry, results: Results) -> float | None:
     """NaN = the cell wasn't run; None = there is no such number."""
     if not isinstance(entry, Ours):
         return float(entry) if isinstance(entry, float | int) else None
-    found = results[entry.cell]
-    if found is None:
+    found, over = results[entry.cell], results[entry.over or entry.cell]
+    if found is None or over is None:
         return float("nan")
     if entry.what == "parameters":
         return found["parameters"] / 1e6
@@ -31,9 +32,26 @@ def number(entry: Entry, results: Results) -> float | None:
         return found["step_ms"]
     kept = entry.what if entry.what in ("recall_still", "steps_per_s") else "mAP"
     values = [found["conditions"][condition.name][kept] for condition in entry.conditions]
+    if entry.over:
+        values += [over["conditions"][condition.name][kept] for condition in entry.conditions]
     if None in values:
         return None
-    return float(values[0] - np.mean(values[1:])) if entry.what == "drop" else values[0]
+    return float(values[0] - np.mean(values[1:])) if entry.what in ("drop", "gain") else values[0]
+
+
+def interval(entry: Entry, results: Results) -> Interval:
+    """95 %, by bootstrap over recordings, paired where two scores are compared. Not known of the paper's, nor of cells scored earlier."""
+    if not isinstance(entry, Ours) or entry.what not in ("mAP", "recall_still", "drop", "gain"):
+        return UNKNOWN
+    cells = [results[name] for name in dict.fromkeys((entry.cell, entry.over or entry.cell))]
+    if None in cells or len({tuple(found["scoring"].get("names", ())) for found in cells if found}) > 1:
+        return UNKNOWN
+    kept = "recall_still" if entry.what == "recall_still" else "mAP"
+    conditions = [found["conditions"][condition.name] for found in cells if found for condition in entry.conditions]
+    drawn = [unpacked(condition.get("draws", {}).get(kept, "")) for condition in conditions]
+    if len({len(one) for one in drawn}) > 1:
+        return UNKNOWN
+    return interval_of(drawn[0] if len(drawn) == 1 else drawn[0] - np.mean(drawn[1:], axis=0))
 
 
 def text(entry: Entry, results: Results) -> str:
@@ -45,7 +63,8 @@ def text(entry: Entry, results: Results) -> str:
     if value != value:
         return NOT_RUN
     if isinstance(entry, Ours):
-        return f"{value:.2f}" if entry.what in ("parameters", "drop") else f"{value:.1f}"
+        digits = 2 if entry.what in ("parameters", "drop", "gain") else 1
+        return with_interval(value, interval(entry, results), digits)
     return f"{value:g}"
 
 
@@ -54,6 +73,10 @@ def markdown(experiment: Experiment, world: World, jobs: Sequence[Job], command:
     done = sum(result is not None for result in results.values())
     lines = [f"# {experiment.title}", "", experiment.about, ""]
     lines += [f"Data set: {world.name}. {done} of {len(jobs)} cells were run. Repeat with `{command}`.", ""]
+    scored = sorted({result["scoring"]["recordings"] for result in results.values() if result is not None})
+    if scored:
+        number_of = " to ".join(f"{count:,}" for count in dict.fromkeys((scored[0], scored[-1])))
+        lines += [f"Scores are of {number_of} recordings; in brackets 95 % intervals by bootstrap over them, where they are known.", ""]
     for sheet in experiment.sheets:
         lines += [f"## {sheet.title}", "", to_markdown(_table(sheet, results)), ""]
     lines += ["## What was run", "", to_markdown(_runs(jobs, failures or {})), ""]

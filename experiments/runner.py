@@ -21,6 +21,7 @@ from saccade.types import InputError
 if TYPE_CHECKING:
     from saccade.weights.load import Weights
 
+PAIRED = ("mAP", "recall_still")  # scores of which the draws are kept, for intervals of differences, also between cells
 WEIGHTS = "final.safetensors"  # the last average of the weights: no cell chooses its best by validation
 Progress = Callable[[str, float], None]
 
@@ -200,6 +201,7 @@ def _facts(job: Job, world: World, evaluation: Evaluation) -> dict[str, Any]:
             "dataset": evaluation.dataset,
             "split": evaluation.split,
             "recordings": evaluation.recordings,
+            "names": list(evaluation.names),
             "protocol": evaluation.protocol,
             "label_rate_hz": world.label_rate_hz,
             "seconds": sum(result.cost.seconds for result in evaluation.results),
@@ -209,9 +211,12 @@ def _facts(job: Job, world: World, evaluation: Evaluation) -> dict[str, Any]:
         "conditions": {
             result.condition.name: {
                 **{name: _number(getattr(result.scores, name)) for name in ("mAP", "ap50", "ap75", "recall", "recall_still")},
+                "intervals": {name: [_number(end) for end in result.interval(name)] for name in result.draws},
+                "ghosts": {name: _number(value) for name, value in asdict(result.ghosts).items()},
                 "age_ms": _number(result.age_ms),
                 "steps_per_s": _number(result.cost.steps_per_s),
                 "frames_per_s": _number(result.cost.frames_per_s),
+                "draws": {name: drawn for name, drawn in result.draws.items() if name in PAIRED},
             }
             for result in evaluation.results
         },

@@ -9,7 +9,7 @@ from experiments.world import World
 from saccade.evaluation.run.condition import Condition, EvaluationWindow, Stepping
 from saccade.types import Counts
 
-Quantity = Literal["mAP", "recall_still", "steps_per_s", "drop", "step_ms", "parameters"]
+Quantity = Literal["mAP", "recall_still", "steps_per_s", "drop", "gain", "step_ms", "parameters"]
 RATES_HZ = (20.0, 40.0, 80.0, 100.0, 200.0)  # the paper's
 AT_20_HZ = Condition()  # where every window and every stepping is the same
 
@@ -26,11 +26,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Ours:
-    """A number of ours, of one condition; drop is the mean loss of mAP from the first condition to the others."""
+    """A number of ours, of one condition; drop: the mean loss of mAP from the first condition to the others, gain: mAP above OVER's."""
 
     cell: str
     conditions: tuple[Condition, ...] = (AT_20_HZ,)
     what: Quantity = "mAP"
+    over: str = ""  # cell
 
 
 Entry = Ours | float | str | None  # what isn't Ours is the paper's; None = there is no such number

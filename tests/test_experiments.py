@@ -3,7 +3,9 @@
 import re
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from experiments import antialiasing, benchmark, initialisation, mixers, rates, report, stages, world
@@ -13,6 +15,8 @@ from experiments.table import Experiment, Ours
 from experiments.variant import Variant, detector_of, settings_of
 from experiments.world import World
 from saccade.config import presets
+from saccade.evaluation.interval import packed
+from saccade.evaluation.run.condition import Condition
 from saccade.model.detector import Detector
 from saccade.training import settings as recipes
 
@@ -105,6 +109,28 @@ def test_what_was_not_run_is_said(one: World, experiment: Experiment, tmp_path: 
     ours = sum(isinstance(entry, Ours) for sheet in experiment.sheets for row in sheet.rows for entry in row.entries)
     assert said.count(report.NOT_RUN) == ours + len(jobs)
     assert all(f"| {cell.name} |" in said for cell in experiment.cells)
+
+
+def test_scores_have_intervals_and_differences_are_paired_over_the_same_recordings() -> None:
+    """Two memories whose draws move together: the difference is sure, the scores are not. Cells scored earlier have no draws."""
+    slow, fast = Condition(), Condition(rate_hz=200)
+    wave = 2 * np.sin(np.arange(1000))
+
+    def cell(*scores: float, names: tuple[str, ...] = ("a", "b")) -> dict[str, Any]:
+        found = {one.name: {"mAP": mAP, "draws": {"mAP": packed(mAP + wave)}} for one, mAP in zip((slow, fast), scores, strict=True)}
+        return {"scoring": {"names": list(names)}, "conditions": found}
+
+    old = {"scoring": {}, "conditions": {one.name: {"mAP": 30.0} for one in (slow, fast)}}
+    results = {"s5": cell(40.0, 39.0), "lstm": cell(40.0, 31.0), "elsewhere": cell(40.0, 31.0, names=("a", "c")), "old": old}
+    for entry, said in (
+        (Ours("s5"), "40.0 [38.0, 42.0]"),
+        (Ours("s5", (slow, fast), "drop"), "1.00 [1.00, 1.00]"),
+        (Ours("s5", (fast,), "gain", over="lstm"), "8.00 [8.00, 8.00]"),
+        (Ours("s5", (fast,), "gain", over="elsewhere"), "8.00"),
+        (Ours("s5", (fast,), "gain", over="old"), "9.00"),
+        (Ours("old", (slow, fast), "drop"), "0.00"),
+    ):
+        assert report.text(entry, results) == said
 
 
 def tex_table(shared: Path, label: str) -> list[list[str]]:

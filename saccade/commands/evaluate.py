@@ -23,7 +23,7 @@ from saccade.evaluation.score.mistakes import Mistake, worst_mistakes
 from saccade.evaluation.score.protocol import protocol_of
 from saccade.evaluation.show.charts import plot_rates
 from saccade.evaluation.show.report import Gallery, write_report
-from saccade.evaluation.show.table import conditions_table, described, markdown, rates_table, to_text
+from saccade.evaluation.show.table import conditions_table, described, differences_table, markdown, rates_table, to_text
 from saccade.files import replacing
 from saccade.outputs.picture import colours
 from saccade.types import Counts, InputError, Stepping
@@ -59,7 +59,8 @@ def evaluate(
     """Score WEIGHTS on DATASET at every rate of --rates: `saccade evaluate best.safetensors streets --rates 20 200 --out scores`.
 
     Recordings run as streams with carried memory, and every rate is scored at the same label times, so its numbers can be compared. Several
-    windows, steppings, ... give a row of the table for each combination. The same command goes on where it was interrupted.
+    windows, steppings, ... give a row of the table for each combination. In brackets: 95 % intervals, by bootstrap over the recordings.
+    The same command goes on where it was interrupted.
 
     Args:
         rates: Frames per second of event time at which the detector runs, 1 to 1000, as `20 200` or `20,200`. This alone sets the rate.
@@ -125,7 +126,8 @@ def _run(
             evaluate(one, dataset, conditions, out=folder, progress=progress, device=device, processes=processes, **options)
             for one, folder in zip(several, folders, strict=True)
         )
-    print(f"{described(found, *beside)}\n\n{to_text(rates_table(found, *beside))}\n\n{to_text(conditions_table(found, *beside))}")
+    tables = (rates_table(found, *beside), conditions_table(found, *beside), differences_table(found, *beside))
+    print("\n\n".join([described(found, *beside), *(to_text(table) for table in tables if table is not None)]))
     if out is not None:
         shown = found.series[0].fastest.condition
         mistakes = worst_mistakes(answers_at(out, shown), protocol=protocol_of(found.protocol, dataset))

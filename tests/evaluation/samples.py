@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from saccade.evaluation.interval import packed
 from saccade.evaluation.result import Answer, Cost, Evaluation, Metrics, Part, Result
 from saccade.evaluation.run.condition import Condition
 from saccade.types import Detections, Labels
@@ -58,6 +60,12 @@ def result(mAP: float, hidden: float = 41.0, *, streaming: float | None = None, 
         by_speed_px_s=tuple(Part(*span, mAP * (0.8 + 0.1 * i), 40 + 8 * i, 1400 - 200 * i) for i, span in enumerate(SPEEDS)),
         curves={name: curve(min(0.95, mAP / 50 * share)) for name, share in zip(CLASSES, (1.1, 0.7, 0.9), strict=True)},
     )
+
+
+def drawn_around(one: Result, spread: float = 2.0) -> Result:
+    """With draws around its scores; those of equal spread move together, as the same recordings do."""
+    wave = spread * np.sin(np.arange(1000))
+    return replace(one, draws={name: packed(getattr(one.scores, name) + wave) for name in ("mAP", "ap50", "recall_still")})
 
 
 def evaluation(**changes: Any) -> Evaluation:

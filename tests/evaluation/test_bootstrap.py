@@ -40,7 +40,7 @@ def test_every_recording_once_is_the_plain_score(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_draw_is_the_score_of_recordings_repeated_that_often(seed: int) -> None:
     recordings = recordings_of(seed, classes=3, crowded=seed == 0, doubled=seed == 1)
-    if seed % 2:  # ignored labels and small detections that can't be judged
+    if seed % 2:  # ignored labels, and a least size
         recordings = [
             [replace(a, labels=a.labels[::2], ignored=a.labels[1::2]) if a.instant_us % 3 else a for a in own] for own in recordings
         ]

@@ -34,7 +34,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def numbers(evaluation: Evaluation) -> list[object]:
-    return [repr((r.scores, r.streaming, r.by_still_s, r.curves, r.age_ms, r.cost.frames, r.cost.recorded_s)) for r in evaluation.results]
+    return [
+        repr((r.scores, r.streaming, r.by_still_s, r.curves, r.age_ms, r.cost.frames, r.cost.recorded_s, r.ghosts, r.draws))
+        for r in evaluation.results
+    ]
 
 
 def assert_same(one: Detections | None, two: Detections | None, exactly: bool = True) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from saccade.evaluation.score.mistakes import Mistake
 from saccade.evaluation.show.report import Gallery, environment, report, write_report
 from saccade.types import InputError
-from tests.evaluation.samples import detections, evaluation, labels, result
+from tests.evaluation.samples import detections, drawn_around, evaluation, labels, result
 
 NASTY = """</style></title><script>alert("1")</script><img src=x onerror='alert(2)'>&amp;]]>\x00\x1b\udcff"""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -44,6 +44,7 @@ SHAPES = {
     "nothing to count": (evaluation(results=(result(float("nan"), float("nan")), result(float("nan"), float("nan"), rate_hz=200))), None),
     "scores alone": (evaluation(results=(replace(result(31.2), by_still_s=(), by_speed_px_s=(), curves={}),)), None),
     "other weights": (evaluation(), gallery(), (evaluation(model="rvt-nano", weights="rvt.safetensors"),)),
+    "intervals": (evaluation(results=tuple(map(drawn_around, evaluation().results)), names=("a", "b")), None),
     "many series": (evaluation(results=tuple(result(30.0 - i, rate_hz=rate, seed=i) for i in range(9) for rate in (20, 1000))), None),
 }
 
@@ -71,6 +72,14 @@ def test_it_says_the_table_and_the_parts() -> None:
         assert said in words, said
     assert page.count("data:image/png;base64,") == 2
     assert page.count('class="chart"') == 2 + 3  # mAP and hidden recall, a curve per class
+
+
+def test_it_says_the_intervals_and_how_many_recordings_they_are_of() -> None:
+    page = report(*SHAPES["intervals"])
+    words = " ".join(" ".join(parsed(page).itertext()).split())
+    for said in ("9.3 [7.3, 11.3] 12.6 [12.6, 12.6] 29.8 %", "-21.9 [-21.9, -21.9]", "bootstrap over the 17 recordings", "26.8 to 30.8;"):
+        assert said in words, said
+    assert page.count("fill-opacity: 0.1") >= 6  # a pale band for each series in both charts
 
 
 def test_the_same_evaluation_gives_the_same_bytes() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from saccade.evaluation.result import Cost, Evaluation, Part, Result, from_json, read_evaluation, to_json, write_evaluation
 from saccade.types import InputError
-from tests.evaluation.samples import evaluation, result, scores
+from tests.evaluation.samples import drawn_around, evaluation, result, scores
 
 
 def same(one: Any, two: Any) -> bool:
@@ -52,6 +52,38 @@ def test_nan_none_and_any_name_survive_as_json_that_all_parsers_read(
     assert same(from_json(text), whole)
 
 
+def test_files_without_intervals_and_ghosts_are_read_and_have_none() -> None:
+    """Those of earlier versions."""
+    content = json.loads(to_json(evaluation()))
+    for later in ("intervals", "names"):
+        del content[later]
+    for one in content["results"]:
+        del one["draws"], one["ghosts"]
+    read = from_json(json.dumps(content))
+    assert same(read, evaluation())
+    assert all(map(math.isnan, (*read.results[0].interval("mAP"), *read.series[0].mean_drop_interval, read.results[0].ghosts.share)))
+
+
+def test_intervals_of_differences_are_paired() -> None:
+    """Draws that move together, as those of the same recordings do, leave a difference that is sure though the scores aren't."""
+    slow, fast = (drawn_around(result(mAP, rate_hz=rate)) for mAP, rate in ((40.0, 20), (37.0, 200)))
+    (series,) = evaluation(results=(slow, fast)).series
+    low, high = fast.interval("mAP")
+    assert (low, high) == (pytest.approx(35, abs=0.1), pytest.approx(39, abs=0.1))
+    assert fast.gain(slow) == (-3, pytest.approx((-3, -3), abs=0.02))
+    assert series.mean_drop_interval == pytest.approx((3, 3), abs=0.02)
+    assert math.isnan(fast.gain(result(40.0))[1].low)  # without draws of the other
+
+
+def test_other_readers_find_the_intervals_in_plain_numbers() -> None:
+    whole = evaluation(results=(drawn_around(result(40.0)), drawn_around(result(37.0, rate_hz=200))), names=("a", "b"))
+    (said,) = json.loads(to_json(whole))["intervals"]
+    assert said["series"] == "sliding, direct"
+    assert said["rates"]["200 Hz"]["mAP"] == pytest.approx([35, 39], abs=0.1)
+    assert said["rates"]["200 Hz"]["mAP less training rate"] == pytest.approx([-3, -3], abs=0.02)
+    assert same(from_json(to_json(whole)), whole)
+
+
 def changed(change: Any) -> str:
     content = json.loads(to_json(evaluation()))
     change(content)
@@ -73,6 +105,7 @@ def changed(change: Any) -> str:
         (changed(lambda c: c["results"][2]["condition"].update(window="round")), "window"),
         (changed(lambda c: c["results"][2].update(cost=7)), "expected frames, seconds"),
         (changed(lambda c: c.update(results={})), "results"),
+        (changed(lambda c: c["results"][0].update(draws={"mAP": "37.2 36.9"})), r"results\[0\]: draws: .* base64"),
     ],
 )
 def test_wrong_files_are_refused_in_words(text: str, said: str) -> None:

@@ -2,15 +2,28 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from saccade.evaluation.result import Evaluation, Ghosts
 from saccade.evaluation.show.charts import plot_rates
-from saccade.evaluation.show.table import NOTHING, conditions_table, cost_table, markdown, rates_table, significant, to_markdown, to_text
+from saccade.evaluation.show.table import (
+    NOTHING,
+    conditions_table,
+    cost_table,
+    differences_table,
+    markdown,
+    rates_table,
+    significant,
+    to_markdown,
+    to_text,
+)
 from saccade.types import InputError
-from tests.evaluation.samples import RATES, evaluation, result
+from tests.evaluation.samples import RATES, drawn_around, evaluation, result
 
 
 def test_a_row_per_series_with_every_rate_the_drop_and_the_hidden() -> None:
@@ -51,6 +64,50 @@ def test_a_row_per_condition() -> None:
     assert len(table.rows) == 3 * len(RATES)
     row = dict(zip(table.header, table.rows[4], strict=True))
     assert (row["rate"], row["mAP"], row["AR"], row["hidden"], row["streaming AP"]) == ("200 Hz", "28.8", "37.4", "37.7", "25.8")
+
+
+def with_draws(**changes: Any) -> Evaluation:
+    results = (drawn_around(result(31.2, 41.0)), drawn_around(result(28.8, 37.7, rate_hz=200)))
+    return evaluation(**({"results": results, "names": ("a", "b")} | changes))
+
+
+def test_intervals_stand_in_every_cell_of_markdown_and_beside_map_on_a_terminal() -> None:
+    whole = with_draws()
+    assert rates_table(whole).rows[0][1:4] == ("31.2", "28.8", "2.4")
+    (row,) = rates_table(whole, intervals=True).rows
+    assert row[1:4] == ("31.2 [29.2, 33.2]", "28.8 [26.8, 30.8]", "2.4 [2.4, 2.4]")
+    assert row[5:] == ("41.0 [39.0, 43.0]", "37.7 [35.7, 39.7]")
+    shown = [
+        dict(zip(table.header, table.rows[1], strict=True)) for table in (conditions_table(whole), conditions_table(whole, intervals=True))
+    ]
+    for one in shown:
+        assert (one["mAP"], one["less training rate"]) == ("28.8 [26.8, 30.8]", "-2.4 [-2.4, -2.4]")
+    assert [one["AP50"] for one in shown] == ["54.7", "54.7 [52.7, 56.7]"]
+    assert "| 28.8 [26.8, 30.8] |" in markdown(whole)
+    assert "by bootstrap over the 17 recordings" in markdown(whole)
+    assert "need two recordings" in markdown(evaluation())
+
+
+def test_other_weights_are_compared_draw_by_draw_on_the_same_recordings_only() -> None:
+    ours, other = (
+        with_draws(),
+        with_draws(model="rvt-nano", results=(drawn_around(result(28.8, 17.7, rate_hz=200)), result(1.0, rate_hz=40))),
+    )
+    table = differences_table(ours, other)
+    assert table is not None
+    assert table.header[0] == f"less {ours.model}"
+    assert table.rows == (("rvt-nano: sliding, direct", "200 Hz", "0.0 [0.0, 0.0]", "0.0 [0.0, 0.0]", "-20.0 [-20.0, -20.0]"),)
+    assert differences_table(ours) is None
+    assert differences_table(ours, with_draws(names=("a", "c"))) is None
+
+
+def test_ghosts_and_what_is_seen_where_nothing_is() -> None:
+    one = replace(result(30.0), ghosts=Ghosts(ended=40, share=12.5, median_s=0.0, p95_s=0.35, empty_box_s=1.5))
+    table = conditions_table(evaluation(results=(one, result(29.0, rate_hz=40))))
+    row, without = (dict(zip(table.header, cells, strict=True)) for cells in table.rows)
+    assert [row[name] for name in ("ghosts, %", "median, s", "95 %, s", "empty, s/min")] == ["12.5", "0.00", "0.35", "1.5"]
+    assert without["ghosts, %"] == NOTHING
+    assert "ghosts, %" not in conditions_table(evaluation()).header  # nowhere known
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def _unclaimed(answer: Answer) -> Detections:
     """Sure detections that overlap nothing that is there."""
     sure = answer.detections[answer.detections.scores >= SURE]
     there = np.concatenate([answer.labels.boxes, _ignored(answer).boxes])
-    return sure[~(iou(sure.boxes, there) >= LEAST_IOU).any(axis=1)]
+    return sure[iou(sure.boxes, there).max(axis=1, initial=0.0) < LEAST_IOU]
 
 
 def _ignored(answer: Answer) -> Labels:

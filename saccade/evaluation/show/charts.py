@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from saccade.evaluation.interval import Interval
 from saccade.evaluation.result import Evaluation, Series
 from saccade.evaluation.show.table import described, lines_of
 from saccade.files import replacing
@@ -33,6 +34,7 @@ class Line:
     name: str
     points: tuple[tuple[float, float], ...]
     style: Mapping[str, Any] = field(default_factory=dict)  # keyword arguments of matplotlib's `plot`
+    band: tuple[Interval, ...] = ()  # 95 % interval of each point, drawn pale
 
 
 def style_of(place: int) -> dict[str, Any]:
@@ -49,7 +51,12 @@ def css_colour(style: Mapping[str, Any]) -> str:
 def rate_lines(named: Sequence[tuple[str, Series]], score: str) -> list[Line]:
     """A line per series: a field of its metrics over the rate."""
     return [
-        Line(name, tuple((result.condition.rate_hz, getattr(result.scores, score)) for result in series.results), style_of(place))
+        Line(
+            name,
+            tuple((result.condition.rate_hz, getattr(result.scores, score)) for result in series.results),
+            style_of(place),
+            tuple(result.interval(score) for result in series.results if score in result.draws),
+        )
         for place, (name, series) in enumerate(named)
     ]
 
@@ -64,6 +71,9 @@ def draw_lines(axes: Any, lines: Sequence[Line], *, markers: bool = True) -> Non
         x, y = [[point[axis] for point in line.points if all(map(math.isfinite, point))] for axis in (0, 1)]
         style = dict(line.style) if markers or len(x) == 1 else {**line.style, "marker": ""}
         axes.plot(x, y, label=line.name, clip_on=False, **style)
+        if len(line.band) == len(line.points):
+            lows, highs = zip(*line.band, strict=True)
+            axes.fill_between([x for x, _ in line.points], lows, highs, color=line.style["color"], alpha=0.1, linewidth=0)
     axes.grid(axis="y", color=RULE, clip_on=False)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -87,7 +97,8 @@ def rates_chart(lines: Sequence[Line], rates_hz: Sequence[float]) -> str:
     """SVG of scores in percent over the rate, from 0: a cut axis would make small differences look large."""
     figure, axes = _chart(*LARGE)
     draw_over_rates(axes, lines, rates_hz)
-    largest = max((y for line in lines for _, y in line.points if math.isfinite(y)), default=0.0)
+    heights = [y for line in lines for y in (*(y for _, y in line.points), *(high for _, high in line.band)) if math.isfinite(y)]
+    largest = max(heights, default=0.0)
     step = next(step for step in (2, 5, 10, 20) if step == 20 or largest <= 5 * step)
     _percent_axis(axes.yaxis, min(100, max(step, step * math.ceil(largest / step))), step)
     return _svg(figure)

@@ -20,7 +20,18 @@ from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.score.mistakes import SURE, Mistake
 from saccade.evaluation.show import charts
 from saccade.evaluation.show.charts import REFERENCE, Line, css_colour, has_points, rate_lines, style_of
-from saccade.evaluation.show.table import NOTHING, TextTable, conditions_table, cost_table, lines_of, number, rates_table, significant
+from saccade.evaluation.show.table import (
+    NOTHING,
+    TextTable,
+    conditions_table,
+    cost_table,
+    differences_table,
+    lines_of,
+    number,
+    rates_table,
+    sampled_from,
+    significant,
+)
 from saccade.files import replacing
 from saccade.types import InputError
 
@@ -63,7 +74,9 @@ def report(evaluation: Evaluation, gallery: Gallery | None = None, beside: Seque
             tiles=_tiles(evaluation.series[0]),
             series=[(name, style_of(place)) for place, (name, _) in enumerate(named)],
             rate_charts=_rate_charts(named),
-            rates=rates_table(*several),
+            rates=rates_table(*several, intervals=True),
+            intervals=sampled_from(evaluation),
+            differences=differences_table(*several),
             breakdowns=_breakdowns(chosen),
             chosen=[(name, style) for name, style, _ in chosen],
             curve_charts=_curve_charts(evaluation.classes, chosen),
@@ -71,7 +84,7 @@ def report(evaluation: Evaluation, gallery: Gallery | None = None, beside: Seque
             gallery=gallery,
             sure=SURE,
             mistakes=_pictures(gallery, evaluation.classes) if gallery else [],
-            conditions=conditions_table(*several),
+            conditions=conditions_table(*several, intervals=True),
             costs=cost_table(*several),
         )
     )
@@ -117,16 +130,25 @@ def _tiles(series: Series) -> list[tuple[str, str, str]]:
     rate = f"{fastest.condition.rate_hz:g} Hz"
     tiles = []
     if trained is not None and trained is not fastest:
-        tiles.append((number(trained.scores.mAP), f"mAP at {series.common.rate_hz:g} Hz", "the training rate"))
+        tiles.append((number(trained.scores.mAP), f"mAP at {series.common.rate_hz:g} Hz", f"{_between(trained, 'mAP')}the training rate"))
     kept = series.name if math.isnan(series.retention) else f"{number(series.retention)} % kept; {series.name}"
-    tiles.append((number(fastest.scores.mAP), f"mAP at {rate}", kept))
+    tiles.append((number(fastest.scores.mAP), f"mAP at {rate}", f"{_between(fastest, 'mAP')}{kept}"))
     if fastest.streaming is not None:
         tiles.append((number(fastest.streaming.mAP), f"streaming AP at {rate}", f"a step takes {significant(fastest.cost.step_ms)} ms"))
     if not math.isnan(fastest.scores.recall_still):
-        tiles.append((number(fastest.scores.recall_still, unit=" %"), f"hidden recall at {rate}", "objects without events for over 0.25 s"))
+        hidden = f"{_between(fastest, 'recall_still')}objects without events for over 0.25 s"
+        tiles.append((number(fastest.scores.recall_still, unit=" %"), f"hidden recall at {rate}", hidden))
+    if not math.isnan(fastest.ghosts.share):
+        lasting = f"of {fastest.ghosts.ended:,} objects that left; 95 % of the boxes are gone after {number(fastest.ghosts.p95_s, 2)} s"
+        tiles.append((number(fastest.ghosts.share, unit=" %"), f"ghosts at {rate}", lasting))
     speed = significant(fastest.cost.times_real_time)
     speed = speed if speed == NOTHING else f"{speed} ×"
     return [*tiles, (speed, f"real time at {rate}", f"{significant(fastest.cost.frames_per_s)} frames/s")]
+
+
+def _between(result: Result, score: str) -> str:
+    low, high = result.interval(score)
+    return "" if math.isnan(low) else f"{number(low)} to {number(high)}; "
 
 
 def _rate_charts(named: Sequence[tuple[str, Series]]) -> list[tuple[str, Any]]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from saccade.evaluation.interval import UNKNOWN, Interval
 from saccade.evaluation.result import Evaluation, Result, Series
 
 NOTHING = "–"  # where a number would be NaN
@@ -24,6 +25,13 @@ def number(value: float | None, digits: int = 1, unit: str = "") -> str:
     return NOTHING if value is None or math.isnan(value) else f"{round(value, digits) + 0.0:,.{digits}f}{unit}"  # + 0.0: no "-0.0"
 
 
+def with_interval(value: float | None, interval: Interval, digits: int = 1) -> str:
+    """`37.2 [33.1, 41.5]`; the value alone where no interval is known."""
+    if value is None or math.isnan(value) or math.isnan(interval.low):
+        return number(value, digits)
+    return f"{number(value, digits)} [{number(interval.low, digits)}, {number(interval.high, digits)}]"
+
+
 def significant(value: float | None) -> str:
     """Three significant digits, for quantities that span decades."""
     if value is None or not math.isfinite(value):
@@ -37,36 +45,56 @@ def lines_of(*evaluations: Evaluation) -> list[tuple[str, Series]]:
     return [(f"{one.model}: {series.name}" if several else series.name, series) for one in evaluations for series in one.series]
 
 
-def rates_table(evaluation: Evaluation, *beside: Evaluation) -> TextTable:
+def rates_table(evaluation: Evaluation, *beside: Evaluation, intervals: bool = False) -> TextTable:
     """A row per series: mAP at every rate, what is lost above the training rate, and what the memory holds of hidden objects."""
     rates = sorted({result.condition.rate_hz for one in (evaluation, *beside) for result in one.results})
     ends = list(dict.fromkeys(rate for rate in (evaluation.training_rate_hz, rates[-1] if rates else math.nan) if rate in rates))
     rows = []
     for name, series in lines_of(evaluation, *beside):
-        found = [series.at(rate) for rate in rates]
-        hidden = [series.at(rate) for rate in ends]
         rows.append(
             (
                 name,
-                *(number(result.scores.mAP if result else None) for result in found),
-                number(series.mean_drop),
+                *(_score(series.at(rate), "mAP", intervals) for rate in rates),
+                with_interval(series.mean_drop, series.mean_drop_interval if intervals else UNKNOWN),
                 number(series.retention, unit=" %"),
-                *(number(result.scores.recall_still if result else None) for result in hidden),
+                *(_score(series.at(rate), "recall_still", intervals) for rate in ends),
             )
         )
     header = ("window, stepping", *(f"{rate:g} Hz" for rate in rates), "mean drop", "retention", *(f"hidden, {rate:g} Hz" for rate in ends))
     return TextTable(header, tuple(rows))
 
 
-def conditions_table(*evaluations: Evaluation) -> TextTable:
-    """A row per condition with all of its scores and its cost."""
+def conditions_table(*evaluations: Evaluation, intervals: bool = False) -> TextTable:
+    """A row per condition with all of its scores; columns that are empty for all of them are left out."""
     header = (
-        "window, stepping", "rate", "mAP", "AP50", "AP75", "AR", "hidden", "streaming AP", "age, ms", "steps/s", "frames/s", "× real time",
+        "window, stepping", "rate", "mAP", "less training rate", "AP50", "AP75", "AR", "hidden", "ghosts, %", "median, s", "95 %, s",
+        "empty, s/min", "streaming AP", "age, ms", "steps/s", "× real time",
     )  # fmt: skip
+    rows = [
+        (name, f"{result.condition.rate_hz:g} Hz", *_scores(result, series.trained, intervals))
+        for name, series in lines_of(*evaluations)
+        for result in series.results
+    ]
+    kept = [place for place in range(len(header)) if place < 3 or any(row[place] != NOTHING for row in rows)]
+    return TextTable(tuple(header[place] for place in kept), tuple(tuple(row[place] for place in kept) for row in rows))
+
+
+def differences_table(evaluation: Evaluation, *beside: Evaluation) -> TextTable | None:
+    """How much more mAP other weights have under the same condition, and how much more of hidden objects they find; None without any."""
+    first = {result.condition: result for result in evaluation.results}
+    pairs = [
+        (f"{one.model}: {series.name}", result, first[result.condition])
+        for one in beside
+        if one.names == evaluation.names
+        for series in one.series
+        for result in series.results
+        if result.condition in first
+    ]
     rows = tuple(
-        (name, f"{result.condition.rate_hz:g} Hz", *_scores(result)) for name, series in lines_of(*evaluations) for result in series.results
+        (name, f"{ours.condition.rate_hz:g} Hz", *(with_interval(*ours.gain(theirs, score)) for score in ("mAP", "ap50", "recall_still")))
+        for name, ours, theirs in pairs
     )
-    return TextTable(header, rows)
+    return TextTable((f"less {evaluation.model}", "rate", "mAP", "AP50", "hidden"), rows) if rows else None
 
 
 def cost_table(*evaluations: Evaluation) -> TextTable:
@@ -90,25 +118,34 @@ def described(evaluation: Evaluation, *beside: Evaluation) -> str:
     return f"{weights} on {where}, protocol {evaluation.protocol}"
 
 
+def sampled_from(evaluation: Evaluation) -> str:
+    """What the brackets are, for captions."""
+    if not any(result.draws for result in evaluation.results):
+        return "Without intervals: they need two recordings with labels at least"
+    return f"In brackets: 95 % intervals by bootstrap over the {evaluation.recordings:,} recordings; those of differences are paired"
+
+
 def markdown(*evaluations: Evaluation) -> str:
-    """Both tables below a line that says weights, data set and protocol."""
+    """All tables below a line that says weights, data set and protocol."""
     hidden = "hidden: recall in percent of objects that have made no events for over 0.25 s, which only a memory can find"
-    return (
-        "\n\n".join(
-            (
-                _escape(described(*evaluations)),
-                f"mAP in percent by frames per second; {hidden}.",
-                to_markdown(rates_table(*evaluations)),
-                to_markdown(conditions_table(*evaluations)),
-            )
-        )
-        + "\n"
+    ghosts = (
+        "ghosts: percent of the objects that left whose box stays, and for how long, median and 95th percentile of all that left; "
+        "empty: seconds of boxes in a minute without objects"
     )
+    differences = differences_table(*evaluations)
+    parts = (
+        _escape(described(*evaluations)),
+        f"mAP in percent by frames per second; {hidden}; {ghosts}. {sampled_from(evaluations[0])}.",
+        to_markdown(rates_table(*evaluations, intervals=True)),
+        to_markdown(conditions_table(*evaluations, intervals=True)),
+        *([] if differences is None else [to_markdown(differences)]),
+    )
+    return "\n\n".join(parts) + "\n"
 
 
 def to_markdown(table: TextTable) -> str:
     lines = [table.header, tuple("---" if place < table.words else "--:" for place in range(len(table.header)))]
-    lines += [tuple(_escape(cell) for cell in row) for row in table.rows]
+    lines += [tuple(_escape(cell, brackets=place < table.words) for place, cell in enumerate(row)) for row in table.rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
@@ -126,22 +163,33 @@ def to_text(table: TextTable) -> str:
     return "\n".join([line(table.header), "  ".join("-" * width for width in widths), *(line(row) for row in table.rows)])
 
 
-def _scores(result: Result) -> tuple[str, ...]:
-    scores = result.scores
+def _score(result: Result | None, score: str, intervals: bool) -> str:
+    if result is None:
+        return NOTHING
+    return with_interval(getattr(result.scores, score), result.interval(score) if intervals else UNKNOWN)
+
+
+def _scores(result: Result, trained: Result | None, intervals: bool) -> tuple[str, ...]:
+    """mAP has its interval everywhere."""
+    scores, ghosts = result.scores, result.ghosts
     return (
-        number(scores.mAP),
-        number(scores.ap50),
+        _score(result, "mAP", True),
+        NOTHING if trained is None or result is trained else with_interval(*result.gain(trained)),
+        _score(result, "ap50", intervals),
         number(scores.ap75),
         number(scores.ar100),
-        number(scores.recall_still),
+        _score(result, "recall_still", intervals),
+        number(ghosts.share),
+        number(ghosts.median_s, 2),
+        number(ghosts.p95_s, 2),
+        number(ghosts.empty_box_s),
         number(result.streaming.mAP if result.streaming else None),
         number(result.age_ms),
         number(result.cost.steps_per_s),
-        significant(result.cost.frames_per_s),
         significant(result.cost.times_real_time),
     )
 
 
-def _escape(text: str) -> str:
-    """Escape names of files and classes for Markdown, tables included."""
-    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", " ".join(text.split()))
+def _escape(text: str, brackets: bool = True) -> str:
+    """Escape names of files and classes for Markdown, tables included. Brackets of intervals may stay: they are no link."""
+    return re.sub(r"([\\`*_{}<>|#\[\]])" if brackets else r"([\\`*_{}<>|#])", r"\\\1", " ".join(text.split()))
