@@ -111,11 +111,14 @@ def killing_signal_of_copy(work: Callable[[], object], *, seconds: int, room: in
     needs no import, works in every worker process, and is gone when the call returns. WORK must be plain code: no compiled function of
     ours, no torch, whose locks another thread may hold at this moment.
     """
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_CPU: seconds, resource.RLIMIT_AS: used + room}
+    libc = ctypes.CDLL(None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of locks held by other threads, see above
         copy = os.fork()
     if copy == 0:
-        _work_as_copy(work, seconds, room)
+        _work_as_copy(work, limits, libc)
     try:
         _, status = os.waitpid(copy, 0)
     except ChildProcessError:  # who ignores SIGCHLD learns nothing of its children
@@ -127,7 +130,7 @@ def killing_signal_of_copy(work: Callable[[], object], *, seconds: int, room: in
     return os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
 
 
-def _work_as_copy(work: Callable[[], object], seconds: int, room: int) -> NoReturn:
+def _work_as_copy(work: Callable[[], object], limits: dict[int, int], libc: ctypes.CDLL) -> NoReturn:
     """Nothing of the process it was copied from may be touched: no clean-up, no output, and no handler of a signal."""
     try:
         gc.disable()
@@ -135,13 +138,12 @@ def _work_as_copy(work: Callable[[], object], seconds: int, room: int) -> NoRetu
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(10 * seconds)  # if it waits for something that never comes
-        if platform.system() == "Linux":
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: the copy ends with the process that waits for it
+        signal.alarm(100 * limits[resource.RLIMIT_CPU])  # if it waits for something that never comes; machines may be busy
+        libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: the copy ends with the process that waits for it
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        for limit, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, used + room)):
-            resource.setrlimit(limit, (most, resource.getrlimit(limit)[1]))
+        for limit, most in limits.items():
+            hard = resource.getrlimit(limit)[1]
+            resource.setrlimit(limit, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
         work()
     except MemoryError:
         os.kill(os.getpid(), signal.SIGKILL)

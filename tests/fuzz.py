@@ -96,7 +96,7 @@ def fuzz(name: str, first: int, last: int, current: Synchronized | None = None) 
                 readable += 1
             except InputError as error:
                 refused += 1
-                caught += "would have ended this program" in str(error)
+                caught += ": reading it " in str(error)
             except BaseException as error:
                 error.add_note(f"fuzz: format {name}, seed {seed}: python -m tests.fuzz --formats {name} --first {seed} --inputs 1")
                 raise

@@ -27,8 +27,8 @@ def opened(path: Path) -> Iterator[h5py.File]:
     try:
         with open_hdf5(path, look) as file:
             yield file
-    except InputError:
-        raise
+    except InputError as error:
+        raise InputError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from error
     except H5PY_ERRORS as error:
         raise InputError(f"{path}: can't be read, it is damaged or cut off ({error}); copy or make it again") from error
 

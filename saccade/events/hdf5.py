@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -29,7 +30,7 @@ class Hdf5Reader(ArrayReader):
         super().__init__(path, width or 0, height or 0)
         self._polarities = PolarityRule(str(path))
         with self._reading("open"):
-            self._file = open_hdf5(path, look)
+            self._file = open_hdf5(path, partial(look, time_unit=time_unit))
         try:
             with self._reading("find events in"):
                 self._layout = find_layout(self._file, time_unit)
@@ -178,9 +179,9 @@ class Hdf5Reader(ArrayReader):
             ) from error
 
 
-def look(file: h5py.File) -> None:
+def look(file: h5py.File, time_unit: str | None = None) -> None:
     """What reading will do with the file, without the costly part."""
-    layout = find_layout(file, None)
+    layout = find_layout(file, time_unit)
     raw = layout.whole is not None and _needs_ecf(layout.whole)
     for dataset in [layout.whole] if layout.whole is not None else layout.datasets.values():
         try_values(dataset, raw=raw)

@@ -7,6 +7,7 @@ that changes afterwards, may still end the process.
 
 import os
 import re
+import signal
 from collections.abc import Callable
 from math import ceil, prod
 from pathlib import Path
@@ -46,12 +47,21 @@ def open_hdf5(path: Path, look: Callable[[h5py.File], None]) -> h5py.File:
 
 def _try(path: Path, look: Callable[[h5py.File], None], size: int) -> None:
     def work() -> None:
-        with h5py.File(path, "r") as file:
-            look(file)
+        try:
+            with h5py.File(path, "r") as file:
+                look(file)
+        except H5PY_ERRORS as error:
+            if "allocat" in str(error).lower():  # HDF5's own name for a MemoryError
+                raise MemoryError from error
+            raise
 
-    number = killing_signal_of_copy(work, seconds=PROBE_SECONDS + ceil(size / 1e6), room=PROBE_BYTES + 20 * size)
+    seconds, room = PROBE_SECONDS + ceil(size / 1e6), PROBE_BYTES + 20 * size
+    number = killing_signal_of_copy(work, seconds=seconds, room=room)
     if number is not None:
-        raise InputError(f"{path}: is damaged; reading it would have ended this program (signal {number}); copy or make it again")
+        slow = f"takes more than {seconds} s"
+        ends = {signal.SIGXCPU: slow, signal.SIGALRM: slow, signal.SIGKILL: f"takes more than {room >> 20} MB"}
+        found = ends.get(signal.Signals(number), f"would end this program (signal {number})")
+        raise InputError(f"{path}: reading it {found}, so it is damaged or was made to harm; copy or make it again")
 
 
 def check_heaps(path: Path) -> None:

@@ -5,8 +5,8 @@ import pickle
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -244,21 +244,18 @@ def checkpoint_expanded(folder: Path) -> Path:
     return path
 
 
-def weights_with(**changes: object) -> Callable[[Path], Path]:
-    """A nano detector's weights, whose configuration asks for something else; `backbone` is changed, too, with what is there."""
+def weights_with(**changes: Any) -> Callable[[Path], Path]:
+    """A nano detector's weights, whose configuration asks for something else."""
 
     def write(folder: Path) -> Path:
-        config = presets["s5-vit-nano"]()
-        inner = {name: value for name, value in changes.items() if hasattr(config.backbone, name)}
-        tensors = {name: value.contiguous() for name, value in Detector(config).state_dict().items()}
-        outer = {name: value for name, value in changes.items() if name not in inner}
-        if "dims" in inner:  # as much as a check of the first layers would look at
-            tensors |= {f"backbone.stages.{i}.downsample.weight": torch.zeros(n, 1, 1, 1) for i, n in enumerate(inner["dims"])}  # type: ignore[call-overload]
-        if "channels" in inner:
-            outer["bins"] = inner["channels"] // 2  # type: ignore[operator]
-        changed = replace(config, **outer, backbone=replace(config.backbone, **inner))
+        detector = Detector(presets["s5-vit-nano"]())
+        config, tensors = json.loads(detector.config.to_json()), dict(detector.state_dict())
+        for name, value in changes.items():
+            (config["backbone"] if name in config["backbone"] else config)[name] = value
+        for stage, dim in enumerate(changes.get("dims", ())):  # as much as a check of the first layers would look at
+            tensors[f"backbone.stages.{stage}.downsample.weight"] = torch.zeros(dim, 1, 1, 1)
         path = folder / "a.safetensors"
-        save_file(tensors, path, {"saccade": "1", "config": changed.to_json(), "training": "{}"})
+        save_file(tensors, path, {"saccade": "1", "config": json.dumps(config), "training": "{}"})
         return path
 
     return write
@@ -286,7 +283,7 @@ BOMBS: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "checkpoint deflated": ("weights", checkpoint_deflated),
     "checkpoint expanded": ("weights", checkpoint_expanded),
     "weights bottlenecks": ("weights", weights_with(bottlenecks=10**6)),
-    "weights bins": ("weights", weights_with(channels=2 * 10**9)),
+    "weights bins": ("weights", weights_with(channels=2 * 10**9, bins=10**9)),
     "weights head": ("weights", weights_with(head_width=10**6)),
     "weights dims": ("weights", weights_with(dims=(64, 128, 256, 20_000))),
     "weights classes": ("weights", weights_with(classes=tuple(f"c{i}" for i in range(100_000)))),
