@@ -157,15 +157,15 @@ def code(written: str) -> str:
 
 def commands() -> str:
     """A row for each command: the first sentence of its docstring."""
-    order = re.search(r"for function in \((.*?)\)", (ROOT / "saccade/cli.py").read_text(), re.DOTALL)
-    assert order, "saccade/cli.py lists its commands in `for function in (...)`"
+    order = re.search(r"MODULES = \{(.*?)\}", (ROOT / "saccade/cli.py").read_text(), re.DOTALL)
+    assert order, "saccade/cli.py lists its commands in `MODULES = {...}`"
     functions = {
         node.name: node
         for file in sorted((ROOT / "saccade/commands").glob("*.py"))
         for node in ast.parse(file.read_text()).body
         if isinstance(node, ast.FunctionDef)
     }
-    rows = [f"| `saccade {name}` | {sentence(ast.get_docstring(functions[name]) or '')} |" for name in re.findall(r"\w+", order[1])]
+    rows = [f"| `saccade {name}` | {sentence(ast.get_docstring(functions[name]) or '')} |" for name in re.findall(r'"(\w+)":', order[1])]
     head = "## Commands\n\n`saccade COMMAND --help` lists the options of each.\n\n| command | what it does |\n|---|---|\n"
     return head + "\n".join(rows)
 

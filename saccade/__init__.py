@@ -20,15 +20,14 @@ Values that flow: Events (t, x, y, p), Window, Detections (.table(), .to_coco(),
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from saccade.events.open import open_events
-from saccade.representation.frames import frames
-from saccade.representation.windows import windows
-from saccade.types import Detections, Events, InputError, Labels, Window
-
 if TYPE_CHECKING:
     from saccade.api import evaluate, train
     from saccade.datasets.open import open_dataset
+    from saccade.events.open import open_events
+    from saccade.representation.frames import frames
+    from saccade.representation.windows import windows
     from saccade.stream.stream import Stream
+    from saccade.types import Detections, Events, InputError, Labels, Window
     from saccade.weights.load import load_detector
 
 __version__ = "0.1.0"
@@ -37,13 +36,17 @@ __all__ = [
     "open_dataset", "open_events", "train", "windows",
 ]  # fmt: skip
 
-# Imported when they are asked for: torch takes two seconds, and reading a recording needs none of it.
+# Imported when they are asked for: torch takes two seconds, and reading a recording needs none of it; the list of commands needs nothing.
 _LATER = {
+    **dict.fromkeys(("Detections", "Events", "InputError", "Labels", "Window"), "saccade.types"),
     "Stream": "saccade.stream.stream",
     "evaluate": "saccade.api",
+    "frames": "saccade.representation.frames",
     "load_detector": "saccade.weights.load",
     "open_dataset": "saccade.datasets.open",
+    "open_events": "saccade.events.open",
     "train": "saccade.api",
+    "windows": "saccade.representation.windows",
 }
 
 

@@ -1,38 +1,49 @@
 """The command line: one plain function per command; its signature is the options, its docstring the help."""
 
+import ast
 import errno
 import io
 import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
 import tyro
 
 import saccade
-from saccade.commands.data import check, prepare
-from saccade.commands.demo import demo
-from saccade.commands.detect import detect
-from saccade.commands.evaluate import evaluate
-from saccade.commands.export import export
 from saccade.commands.options import REGISTRY, renamed
-from saccade.commands.recordings import convert, info, view
-from saccade.commands.simulate import simulate
-from saccade.commands.train import train
-from saccade.commands.weights import weights
 from saccade.machine import allow_open_files
 from saccade.types import InputError
 
-__all__ = [
-    "COMMANDS", "check", "convert", "demo", "detect", "evaluate", "export", "info", "main", "prepare", "simulate", "train", "view",
-    "weights",
-]  # fmt: skip
+# Commands, in the order of the help, and the module of each: imported when it is called, because of what the others import.
+MODULES = {
+    "demo": "demo", "info": "recordings", "convert": "recordings", "view": "recordings", "simulate": "simulate", "check": "data",
+    "prepare": "data", "train": "train", "evaluate": "evaluate", "detect": "detect", "export": "export", "weights": "weights",
+}  # fmt: skip
 
-COMMANDS: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (demo, info, convert, view, simulate, check, prepare, train, evaluate, detect, export, weights)
-}
+
+def __getattr__(name: str) -> Any:
+    """`saccade.cli.info` and so on, as plain functions, and COMMANDS, all of them by name."""
+    if name == "COMMANDS":
+        return {name: __getattr__(name) for name in MODULES}
+    if name in MODULES:
+        return getattr(import_module(f"saccade.commands.{MODULES[name]}"), name)
+    raise AttributeError(f"module 'saccade.cli' has no attribute {name!r}")
+
+
+def _listed(name: str) -> Callable[..., Any]:
+    """What the list of commands shows of one that isn't called: its docstring, read without importing its module."""
+    source = Path(__file__).with_name("commands") / f"{MODULES[name]}.py"
+    found = next(node for node in ast.parse(source.read_text()).body if isinstance(node, ast.FunctionDef) and node.name == name)
+
+    def command() -> None: ...
+
+    command.__name__, command.__doc__ = name, ast.get_docstring(found)
+    return command
+
 
 MENDS = {
     errno.ENOSPC: "make room and run the same command again",
@@ -53,6 +64,8 @@ def main() -> None:
     log.addHandler(notes)
     about = (saccade.__doc__ or "").partition("\n")[0] + " `saccade --version` prints the version."
     arguments = renamed(sys.argv[1:])
+    called = next((word for word in arguments if word in MODULES), None)
+    commands = {name: __getattr__(name) if name == called else _listed(name) for name in MODULES}
     try:
         if arguments == ["--version"]:
             print(f"saccade {saccade.__version__}")
@@ -60,7 +73,7 @@ def main() -> None:
         _check_names(arguments)
         allow_open_files()
         tyro.extras.subcommand_cli_from_dict(
-            COMMANDS, prog="saccade", description=about, args=arguments, config=(tyro.conf.FlagCreatePairsOff,), registry=REGISTRY
+            commands, prog="saccade", description=about, args=arguments, config=(tyro.conf.FlagCreatePairsOff,), registry=REGISTRY
         )
     except InputError as error:
         _refuse(str(error))

@@ -11,13 +11,13 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cached_property, update_wrapper
 from importlib.util import find_spec
 from pathlib import Path
+from types import CodeType
 from typing import Any, NoReturn, TypeVar, cast
-
-import numba
 
 from saccade.types import InputError
 
@@ -28,28 +28,62 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 
 
 def compiled(function: Function) -> Function:
-    """Compile on first call. The tests' shape checks wrap every function of the package; numba needs the one inside."""
-    plain = inspect.unwrap(function)
-    dispatcher = numba.njit(cache=True, nogil=True, boundscheck=False)(plain)
-    _follow_callees(dispatcher, plain)
-    return cast(Function, dispatcher)
+    """Compile on first call. numba takes as long to import as all else together, and `saccade --help` compiles nothing."""
+    return cast(Function, _Compiled(inspect.unwrap(function)))  # the tests' shape checks wrap every function; numba needs the one inside
 
 
-def _follow_callees(dispatcher: Any, function: Callable[..., Any]) -> None:
+class _Compiled:
+    """numba's function, which is made on the first use; then it takes this one's place in its module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        update_wrapper(self, function)
+        self._function = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._dispatcher(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._dispatcher, name)
+
+    def __reduce__(self) -> str:
+        return self._function.__qualname__  # for another process: by name
+
+    @cached_property
+    def _dispatcher(self) -> Any:
+        import numba
+
+        scope, callees = self._function.__globals__, []
+        for name in _names(self._function.__code__):
+            if isinstance(scope.get(name), _Compiled) and scope[name] is not self:
+                scope[name] = scope[name]._dispatcher  # numba knows no other
+            if isinstance(scope.get(name), numba.core.dispatcher.Dispatcher):
+                callees.append(scope[name])
+        dispatcher = numba.njit(cache=True, nogil=True, boundscheck=False)(self._function)
+        _follow_callees(dispatcher, callees)
+        if scope.get(self._function.__name__) is self:
+            scope[self._function.__name__] = dispatcher
+        return dispatcher
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """All that a function and those inside it refer to."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _follow_callees(dispatcher: Any, callees: list[Any]) -> None:
     """numba keeps a compiled function until its own file changes; what it calls is compiled into it, so their files count, too.
 
-    The stamp is private to numba: where a version has none, its own rule stays.
+    Callees carry the stamps of their own already. The stamp is private to numba: where a version has none, its own rule stays.
     """
-    files: list[Any] = [getattr(getattr(called, "_cache", None), "_cache_file", None) for called in (dispatcher, *_callees(function))]
+    files: list[Any] = [getattr(getattr(called, "_cache", None), "_cache_file", None) for called in (dispatcher, *callees)]
     stamps = [file._source_stamp for file in files if hasattr(file, "_source_stamp")]
     if len(stamps) == len(files) > 1:
         files[0]._source_stamp = tuple(stamps)
-
-
-def _callees(function: Callable[..., Any]) -> list[Any]:
-    """Compiled functions that its code names; those come from above it, so they carry their own callees' stamps already."""
-    named = (function.__globals__.get(name) for name in function.__code__.co_names)
-    return [called for called in named if isinstance(called, numba.core.dispatcher.Dispatcher)]
 
 
 def keep_freed_memory() -> bool:

@@ -11,6 +11,7 @@ import pytest
 
 import saccade
 from saccade.outputs.outputs import EXTRAS
+from saccade.samples import STREET
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "saccade"
@@ -109,8 +110,25 @@ def test_the_public_api_is_there_and_lists_itself() -> None:
         saccade.nothing  # noqa: B018
 
 
-def test_importing_saccade_imports_nothing_slow_or_optional() -> None:
-    """torch takes two seconds, and `saccade info` needs none of it."""
-    code = "import sys, saccade, saccade.cli; print([m for m in ('torch', 'av', 'rosbags', 'mcap', 'matplotlib') if m in sys.modules])"
+@pytest.mark.parametrize(
+    ("arguments", "absent"),
+    [
+        ((), ("torch", "scipy", "numba", "h5py", "av", "rosbags", "mcap", "matplotlib", "PIL")),
+        (("--help",), ("torch", "scipy", "numba", "h5py", "av", "rosbags", "mcap", "matplotlib", "PIL")),
+        (("info", str(STREET)), ("torch", "av", "rosbags", "mcap", "matplotlib", "PIL")),
+    ],
+    ids=["import", "--help", "info"],
+)
+def test_what_is_slow_or_optional_is_imported_where_it_is_used(arguments: tuple[str, ...], absent: tuple[str, ...]) -> None:
+    """torch takes two seconds, and `saccade info` needs none of it; the list of commands needs nothing at all."""
+    code = f"""
+import sys, saccade, saccade.cli
+sys.argv = ["saccade", *{arguments}]
+try:
+    saccade.cli.main() if {arguments} else None
+except SystemExit:
+    pass
+print([name for name in {absent} if name in sys.modules])
+"""
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert result.stdout.strip() == "[]"
+    assert result.stdout.splitlines()[-1] == "[]"

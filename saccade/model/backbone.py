@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from saccade.config import BackboneConfig, MemoryConfig
 from saccade.model.mixing import MIXINGS, Partition
+from saccade.model.sparse import convolve_frames
 from saccade.model.temporal import TEMPORAL_LAYERS, LayerState, TemporalLayer, build_temporal
 from saccade.model.values import State
 from saccade.types import InputError
@@ -67,9 +68,8 @@ class Stage(nn.Module):
 
     def forward(self, x: Tensor, state: LayerState, dt: Tensor, partition: Partition) -> tuple[Tensor, LayerState]:
         steps, batch = x.shape[:2]
-        # channels last, as every later step reads them; counts are moved as bytes and converted to float afterwards
-        pixels = x.flatten(0, 1).contiguous(memory_format=torch.channels_last).to(self.downsample.weight.dtype)
-        mixed = self.mixing(self.norm(self.downsample(pixels).permute(0, 2, 3, 1)), partition).unflatten(0, (steps, batch))
+        pixels = convolve_frames(x.flatten(0, 1), self.downsample)
+        mixed = self.mixing(self.norm(pixels), partition).unflatten(0, (steps, batch))
         if self.memory is None:
             y = mixed
         elif self.reset:  # every step is the first of its own sequence

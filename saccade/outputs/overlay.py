@@ -16,6 +16,7 @@ INK: Colour = (52, 54, 60)
 FAINT: Colour = (168, 170, 174)
 STRIP: Colour = (241, 241, 237)
 STRIP_HEIGHT = 52
+AXIS = 30  # of the strip's rows
 MARGIN = 16
 TRAIL_US = 500_000
 UNIX_US = 10**14  # later times are Unix time: shown as seconds since the start
@@ -28,6 +29,7 @@ class Overlay:
     def __init__(self, run: RunInfo) -> None:
         self.run = run
         self.trails: defaultdict[int, deque[tuple[int, float, float]]] = defaultdict(deque)
+        self.strip: LargePicture | None = None  # what is the same in all frames: the time axis
 
     def draw(self, picture: Picture, detections: Detections) -> LargePicture:
         """PICTURE in the sensor's size, enlarged by a whole factor, with boxes and trails over it and the time axis below."""
@@ -36,17 +38,20 @@ class Overlay:
         large = enlarge(picture)
         scale = large.shape[0] / picture.shape[0]
         height, width = large.shape[:2]
-        canvas = np.empty((height + STRIP_HEIGHT + (height + STRIP_HEIGHT) % 2, width + width % 2, 3), np.uint8)  # video needs even sides
-        canvas[:] = PAPER
+        strip_height = STRIP_HEIGHT + (height + STRIP_HEIGHT) % 2  # video needs even sides
+        if self.strip is None or self.strip.shape != (strip_height, width + width % 2, 3):
+            self.strip = self._strip(strip_height, width)
+        canvas = np.empty((height + strip_height, width + width % 2, 3), np.uint8)
         canvas[:height, :width] = large
-        canvas[height:] = STRIP
+        canvas[:height, width:] = PAPER
+        canvas[height:] = self.strip
         image = Image.fromarray(canvas)
         draw = ImageDraw.Draw(image)
         self.remember(detections)
         self._trails(draw, detections, scale)
         self._boxes(draw, detections, scale, width, height)
-        self._axis(draw, detections.time_us, width, height)
-        return np.array(image)
+        self._now(draw, detections.time_us, width, height)
+        return np.asarray(image)
 
     def remember(self, detections: Detections) -> None:
         """Extend the trails; also for frames that aren't drawn."""
@@ -78,32 +83,43 @@ class Overlay:
         ]
         draw_boxes(draw, marks, scale, (width, height))
 
-    def _axis(self, draw: "ImageDraw", time_us: int, width: int, top: int) -> None:
-        run = self.run
-        left, right, line = MARGIN, width - MARGIN, top + 30
-        zero_us = run.start_us if run.start_us > UNIX_US else 0
-        start_us, end_us = run.start_us - zero_us, run.end_us - zero_us
-        duration_us = max(end_us - start_us, 1)
+    def _strip(self, height: int, width: int) -> LargePicture:
+        """The time axis of the run, below the picture."""
+        from PIL import Image, ImageDraw
 
-        def x_of(time: float) -> float:
-            return left + (right - left) * min(max((time - start_us) / duration_us, 0), 1)
-
-        draw.line((0, top, width, top), fill=FAINT)
-        small = font(10)
+        run, (left, right, line) = self.run, (MARGIN, width - MARGIN, AXIS)
+        start_us, end_us = run.start_us - self.zero_us, run.end_us - self.zero_us
+        image = Image.new("RGB", (width + width % 2, height), STRIP)
+        draw, small = ImageDraw.Draw(image), font(10)
         draw.line((left, line, right, line), fill=FAINT, width=3)
-        step_s = next((step for step in TICK_STEPS if duration_us / 1e6 / step <= (right - left) / 70), TICK_STEPS[-1])
+        step_s = next((step for step in TICK_STEPS if max(end_us - start_us, 1) / 1e6 / step <= (right - left) / 70), TICK_STEPS[-1])
         digits = max(0, int(np.ceil(-np.log10(step_s) - 1e-9)))
         for number in range(int(np.ceil(start_us / 1e6 / step_s)), int(end_us / 1e6 / step_s) + 1):
-            x = x_of(number * step_s * 1e6)
+            x = self._place(number * step_s * 1e6, width)
             draw.line((x, line - 3, x, line + 4), fill=FAINT)
             text = f"{number * step_s:.{digits}f}"
             half = small.getlength(text) / 2
             draw.text((min(max(x, left + half), right - half), line + 13), text, font=small, fill=UNTRACKED, anchor="mm")
-        now = x_of(time_us - zero_us)
-        draw.line((left, line, now, line), fill=INK, width=3)
-        draw.ellipse((now - 5, line - 5, now + 5, line + 5), fill=INK, outline=STRIP, width=1)
-        draw.text(
-            (left, top + 13), f"{'+' if zero_us else ''}{(time_us - zero_us) / 1e6:.3f} s", font=font(13, bold=True), fill=INK, anchor="lm"
-        )
         speed = f"{run.rate_hz:g} Hz" + (f"  ·  {run.slow:g}× slower" if run.slow != 1 else "")
-        draw.text((right, top + 13), speed, font=font(12), fill=INK, anchor="rm")
+        draw.text((right, 13), speed, font=font(12), fill=INK, anchor="rm")
+        return np.array(image)
+
+    def _now(self, draw: "ImageDraw", time_us: int, width: int, top: int) -> None:
+        """Where this frame is on the axis."""
+        line, now = top + AXIS, self._place(time_us - self.zero_us, width)
+        draw.line((0, top, width, top), fill=FAINT)  # over the edges of boxes
+        draw.line((MARGIN, line, now, line), fill=INK, width=3)
+        draw.ellipse((now - 5, line - 5, now + 5, line + 5), fill=INK, outline=STRIP, width=1)
+        text = f"{'+' if self.zero_us else ''}{(time_us - self.zero_us) / 1e6:.3f} s"
+        draw.text((MARGIN, top + 13), text, font=font(13, bold=True), fill=INK, anchor="lm")
+
+    @property
+    def zero_us(self) -> int:
+        """The time that the axis counts from."""
+        return self.run.start_us if self.run.start_us > UNIX_US else 0
+
+    def _place(self, time_us: float, width: int) -> float:
+        """x of a time that is counted from `zero_us`."""
+        start_us = self.run.start_us - self.zero_us
+        passed = (time_us - start_us) / max(self.run.end_us - self.run.start_us, 1)
+        return MARGIN + (width - 2 * MARGIN) * min(max(passed, 0), 1)

@@ -5,6 +5,8 @@ import struct
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 from typing import Any, BinaryIO
 
 from saccade.files import replacing
@@ -12,11 +14,14 @@ from saccade.outputs.outputs import Look, OutputWriter, RunInfo, open_to_write
 from saccade.outputs.overlay import Overlay
 from saccade.outputs.picture import colours, enlarge
 from saccade.representation.frames import Frame
+from saccade.representation.histogram import Histogram
 from saccade.types import Detections, InputError
 
 FASTEST_FPS = 60  # players drop frames above this
 CLOCK_HZ = 90_000  # unit of presentation times: each picture is shown at its own time, also when the rate changes
 KEYFRAME_EVERY = 60
+MOST_WAITING = 4  # frames to be drawn: what a killed process loses beside the last fragment
+_Shot = tuple[Detections, int, Histogram | None]  # when it is shown, and the frame if it is
 # Fragments of half a second while it is written, an ordinary index at the end.
 MUXING = {"movflags": "hybrid_fragmented", "frag_duration": "500000", "flush_packets": "1"}
 ENCODING = {"crf": "20", "preset": "veryfast", "tune": "zerolatency"}  # no frames held back: they would be lost if the process is killed
@@ -44,7 +49,11 @@ def write_video(path: Path, frames: Iterator[Frame], frames_per_second: float) -
 
 
 class VideoWriter(OutputWriter):
-    """Plays at the recording's speed, or `run.slow` times slower; at more than 60 frames a second some are left out."""
+    """Plays at the recording's speed, or `run.slow` times slower; at more than 60 frames a second some are left out.
+
+    Pictures are drawn and encoded in a thread of their own, a few at most behind: `write` takes a frame that is shown, and waits only if
+    detecting is faster than drawing. What the thread fails with is raised by the next `write`, or by `end`.
+    """
 
     wants_frames = True
 
@@ -60,30 +69,57 @@ class VideoWriter(OutputWriter):
         self.stream.codec_context.gop_size = KEYFRAME_EVERY
         self.first_us: int | None = None
         self.shown = -CLOCK_HZ  # time of the newest picture
+        self.waiting: Queue[_Shot | None] = Queue(MOST_WAITING)
+        self.error: Exception | None = None
+        self.thread = Thread(target=self._draw_all, name=f"draws {path.name}", daemon=True)
+        self.thread.start()
 
     def write(self, detections: Detections, look: Look | None = None) -> None:
         if look is None:
             raise InputError(f"{self.path}: a video needs the frame of each Detections")
+        self._check()
         self.first_us = detections.time_us if self.first_us is None else self.first_us
         time = round((detections.time_us - self.first_us) * self.run.slow * CLOCK_HZ / 1e6)
-        if (time - self.shown) * FASTEST_FPS < CLOCK_HZ * 0.99:  # tolerance for rounded times
-            self.overlay.remember(detections)
-            return
-        picture = self.overlay.draw(colours(look()), detections)
-        if not self.stream.codec_context.is_open:
-            self.stream.height, self.stream.width = picture.shape[:2]
-        image = self.av.VideoFrame.from_ndarray(picture, format="rgb24")
-        image.pts, image.time_base = time, Fraction(1, CLOCK_HZ)
-        self.shown = time
-        self.container.mux(self.stream.encode(image))
-        self.sink.check()
+        is_shown = (time - self.shown) * FASTEST_FPS >= CLOCK_HZ * 0.99  # tolerance for rounded times
+        if is_shown:
+            self.shown = time
+        self.waiting.put((detections, time, look().copy() if is_shown else None))  # a stream's frame is valid until the next
 
     def end(self) -> None:
+        if self.thread.is_alive():
+            self.waiting.put(None)
+            self.thread.join()
         if self.stream.codec_context.is_open:
             self.container.mux(self.stream.encode(None))
         self.container.close()
         self.sink.close()
+        self._check()
+
+    def _check(self) -> None:
         self.sink.check()
+        if self.error is not None:
+            raise self.error
+
+    def _draw_all(self) -> None:
+        """After a failure, what waits is taken and left: nobody may wait for this thread forever."""
+        while (shot := self.waiting.get()) is not None:
+            if self.error is not None or self.sink.error is not None:
+                continue
+            try:
+                self._draw(*shot)
+            except Exception as error:
+                self.error = error
+
+    def _draw(self, detections: Detections, time: int, frame: Histogram | None) -> None:
+        if frame is None:  # not shown, but tracks have been there
+            self.overlay.remember(detections)
+            return
+        picture = self.overlay.draw(colours(frame), detections)
+        if not self.stream.codec_context.is_open:
+            self.stream.height, self.stream.width = picture.shape[:2]
+        image = self.av.VideoFrame.from_ndarray(picture, format="rgb24")
+        image.pts, image.time_base = time, Fraction(1, CLOCK_HZ)
+        self.container.mux(self.stream.encode(image))
 
 
 class _VideoFile:

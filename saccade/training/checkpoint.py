@@ -4,7 +4,9 @@ import copy
 import json
 import logging
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +33,17 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self, detector: Detector, decay: float) -> None:
-        for mine, new in zip(self.detector.state_dict().values(), detector.state_dict().values(), strict=True):
-            if mine.is_floating_point():
-                mine.lerp_(new.detach(), 1 - decay)
-            else:
+        pairs = list(zip(_tensors(self.detector), _tensors(detector), strict=True))
+        floats = [(mine, new) for mine, new in pairs if mine.is_floating_point()]
+        torch._foreach_lerp_([mine for mine, _ in floats], [new for _, new in floats], 1 - decay)
+        for mine, new in pairs:
+            if not mine.is_floating_point():
                 mine.copy_(new)
+
+
+def _tensors(detector: Detector) -> Iterator[torch.Tensor]:
+    """All that a weights file holds."""
+    return chain(detector.parameters(), detector.buffers())
 
 
 @dataclass(eq=False)

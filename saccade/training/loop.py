@@ -145,16 +145,17 @@ def _step(run: TrainingRun, batch: Batch, settings: TrainingSettings, processes:
     """One step of the optimiser; refuses to go on with numbers that aren't finite, before they reach the weights."""
     state = run.detector.initial_state(batch.frames) if run.state is None else run.state
     learned, state = learn(run.detector, batch, state, settings, processes, stop)
-    gradients = [parameter.grad for parameter in run.detector.parameters() if parameter.grad is not None]
+    parameters = list(run.detector.parameters())
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     wrong = [name for name, value in learned.terms.items() if value != value or abs(value) == float("inf")]
-    if not wrong and not bool(torch.isfinite(torch.stack([gradient.abs().sum() for gradient in gradients])).all()):
+    if not wrong and not bool(torch.isfinite(torch.stack(torch._foreach_norm(gradients, 1))).all()):
         wrong = ["gradient"]
     if wrong:
         raise InputError(_keep_for_inspection(run.step + 1, wrong, batch, out, processes))
     rate = learning_rate(run.step, settings)
     if learned.labelled or settings.h2_weight:  # without labels, momentum alone would move the weights
         if settings.gradient_clip:
-            torch.nn.utils.clip_grad_value_(run.detector.parameters(), settings.gradient_clip)
+            torch.nn.utils.clip_grad_value_(parameters, settings.gradient_clip)
         for group in run.optimiser.param_groups:
             group["lr"] = rate
         run.optimiser.step()

@@ -78,8 +78,8 @@ def learn(
     totals = {name: float(next(added)) for name in sums}
     stopping = bool(next(added) > 0)
     positives, labelled = totals.pop("positives"), totals.pop("labelled")
-    for parameter, gradient in zip(parameters, added, strict=True):
-        parameter.grad = gradient / max(positives, 1.0)
+    for parameter, gradient in zip(parameters, torch._foreach_div(list(added), max(positives, 1.0)), strict=True):
+        parameter.grad = gradient
     means = {name: value / max(positives, 1.0) for name, value in totals.items()}
     if settings.h2_weight:
         norm = settings.h2_weight * _h2(detector, settings.h2_omega_min)

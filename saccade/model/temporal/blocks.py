@@ -5,6 +5,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from saccade.model.linear import Linear
 from saccade.model.temporal.gs5 import GatedS5
 from saccade.model.temporal.interface import LayerState, check_features
 from saccade.model.temporal.s4 import S4
@@ -20,8 +21,8 @@ class S5Block(nn.Module):
         self.norm = nn.LayerNorm(dim)
         self.memory = S5(dim, **options)
         self.feed_norm = nn.LayerNorm(dim)
-        self.feed_in = nn.Linear(dim, 2 * dim, bias=False)
-        self.feed_out = nn.Linear(dim, dim, bias=False)
+        self.feed_in = Linear(dim, 2 * dim, bias=False)
+        self.feed_out = Linear(dim, dim, bias=False)
 
     def initial_state(self, x: Tensor) -> LayerState:
         return self.memory.initial_state(x)
@@ -45,7 +46,7 @@ class MixedBlock(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(memory.dim)
         self.memory = memory
-        self.mix = nn.Linear(memory.dim, 2 * memory.dim)
+        self.mix = Linear(memory.dim, 2 * memory.dim)
 
     def initial_state(self, x: Tensor) -> LayerState:
         return self.memory.initial_state(x)
@@ -67,9 +68,9 @@ class GatedBlock(nn.Module):
         super().__init__()
         self.memory = GatedS5(dim, **options)  # has its own norm
         self.feed_norm = nn.LayerNorm(dim)
-        self.feed_in = nn.Linear(dim, 2 * dim, bias=False)
-        self.feed_out = nn.Linear(dim, dim, bias=False)
-        self.project = nn.Linear(dim, dim, bias=False)
+        self.feed_in = Linear(dim, 2 * dim, bias=False)
+        self.feed_out = Linear(dim, dim, bias=False)
+        self.project = Linear(dim, dim, bias=False)
 
     def initial_state(self, x: Tensor) -> LayerState:
         return self.memory.initial_state(x)

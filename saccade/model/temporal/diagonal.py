@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from saccade.model.linear import matmul
 from saccade.model.temporal.pairs import multiply, multiply_conjugate
 from saccade.model.temporal.scan import (
     Decay,
@@ -68,7 +69,7 @@ class _DiagonalSystem(torch.autograd.Function):
 
 def _matmul(left: Tensor, right: Tensor, lower: torch.dtype, dtype: torch.dtype) -> Tensor:
     """In the precision of autocast if it is on; the result, like all state, in full precision."""
-    flat = torch.mm(left.flatten(0, -2).to(lower), right.to(lower)).to(dtype)
+    flat = matmul(left.flatten(0, -2).to(lower), right.to(lower)).to(dtype)
     return flat.view(*left.shape[:-1], right.shape[1])
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from saccade.model.linear import Linear
 from saccade.model.temporal import initialise
 from saccade.model.temporal.interface import LayerState, check_features, check_state, check_steps
 from saccade.model.temporal.pairs import Pair, pack, product, unpack, zero_order_hold
@@ -35,11 +36,11 @@ class GatedS5(nn.Module):
         self.log_decay = nn.Parameter(torch.tensor(np.log(-eigenvalues.real), dtype=torch.get_default_dtype()))
         self.frequency = nn.Parameter(torch.tensor(eigenvalues.imag, dtype=torch.get_default_dtype()))
         self.norm = nn.LayerNorm(dim)
-        self.pace = nn.Linear(dim, dim // 2)
-        self.admit = nn.Linear(dim, dim)
-        self.content = nn.Linear(dim, dim, bias=False)  # no bias: silence admits nothing, so it decays
-        self.observe = nn.Linear(dim, dim)
-        self.show = nn.Linear(dim, dim)
+        self.pace = Linear(dim, dim // 2)
+        self.admit = Linear(dim, dim)
+        self.content = Linear(dim, dim, bias=False)  # no bias: silence admits nothing, so it decays
+        self.observe = Linear(dim, dim)
+        self.show = Linear(dim, dim)
         self.direct = nn.Parameter(torch.ones(dim))  # skips the state, which lags: at high rates it is the mean of a window's inputs
         nn.init.constant_(self.pace.bias, -math.log(FASTEST - 1))  # 4 sigmoid(bias) = 1: time starts at its true speed
         nn.init.zeros_(self.observe.bias)

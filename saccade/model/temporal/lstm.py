@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from saccade.model.linear import linear
 from saccade.model.temporal.interface import LayerState, check_features, check_state, check_steps
 
 
@@ -31,10 +32,8 @@ class LSTM(nn.Module):
         (hidden, cell), outputs = state, []
         for now in x:
             seen = hidden if self.depthwise is None else self.depthwise(hidden.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-            given = torch.addmm(self.gates.bias, now.reshape(-1, self.dim).to(hidden.dtype), from_x.T)
-            gates = (
-                torch.addmm(given, seen.reshape(-1, self.dim).to(hidden.dtype), from_hidden.T).to(hidden.dtype).view(*hidden.shape[:-1], -1)
-            )
+            given = linear(now.to(hidden.dtype), from_x, self.gates.bias)
+            gates = (given + linear(seen.to(hidden.dtype), from_hidden)).to(hidden.dtype)
             forget, admit, show = torch.sigmoid(gates[..., : 3 * self.dim]).chunk(3, -1)
             cell = forget * cell + admit * torch.tanh(gates[..., 3 * self.dim :])
             hidden = show * torch.tanh(cell)

@@ -1,0 +1,72 @@
+"""Fast ways of the network on a CPU compute what their plain twins compute, gradients included."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from saccade.config import presets
+from saccade.model.detector import Detector
+from saccade.model.linear import linear, matmul
+from saccade.model.sparse import convolve_frames
+
+
+def gradients(value: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+    upstream = torch.randn(value.shape, generator=torch.Generator().manual_seed(1))
+    return torch.autograd.grad(value, inputs, upstream)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (4, 1000, 16), (30_000, 16), (9000, 64), (300, 128)], ids=str)
+@pytest.mark.parametrize("outputs", [16, 200])
+@pytest.mark.parametrize("biased", [True, False])
+def test_linear_is_torchs(shape: tuple[int, ...], outputs: int, biased: bool) -> None:
+    torch.manual_seed(0)
+    x, weight = torch.randn(shape, requires_grad=True), torch.randn(outputs, shape[-1], requires_grad=True)
+    bias = torch.randn(outputs, requires_grad=True) if biased else None
+    inputs = (x, weight) if bias is None else (x, weight, bias)
+    ours, plain = linear(x, weight, bias), F.linear(x, weight, bias)
+    torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
+    for own, expected in zip(gradients(ours, *inputs), gradients(plain, *inputs), strict=True):
+        assert own.shape == expected.shape
+        torch.testing.assert_close(own, expected, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize(("rows", "inner", "columns"), [(9000, 32, 64), (64, 9000, 64), (16, 9000, 16), (1, 2000, 2000)])
+def test_matmul_is_torchs(rows: int, inner: int, columns: int) -> None:
+    torch.manual_seed(0)
+    left, right = torch.randn(rows, inner), torch.randn(inner, columns)
+    for one in (left, left.T.contiguous().T):
+        for other in (right, right.T.contiguous().T):
+            torch.testing.assert_close(matmul(one, other), left @ right, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("density", [0.0, 0.001, 0.02, 0.5])
+@pytest.mark.parametrize(("size", "stride"), [(7, 4), (3, 2)])
+def test_convolution_of_counts_is_torchs(density: float, size: int, stride: int) -> None:
+    torch.manual_seed(0)
+    frames = (torch.randint(1, 256, (3, 6, 32, 64)) * (torch.rand(3, 6, 32, 64) < density)).to(torch.uint8)
+    frames[0, 0, 0, 0] = frames[-1, -1, -1, -1] = 1  # corners
+    layer = nn.Conv2d(6, 10, size, stride, padding=size // 2, bias=False)
+    ours, plain = convolve_frames(frames, layer), layer(frames.float()).permute(0, 2, 3, 1)
+    torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(gradients(ours, layer.weight)[0], gradients(plain, layer.weight)[0], rtol=1e-4, atol=1e-1)
+
+
+@pytest.mark.parametrize("name", ["s5-vit-nano", "gs5-vit-nano", "rvt-nano"])
+def test_detector_as_in_double_precision(name: str) -> None:
+    """Fast ways are of float32: in float64 the whole detector takes the plain ones."""
+    torch.manual_seed(0)
+    detector = Detector(presets[name]()).train()
+    frames = (torch.randint(1, 4, (2, 2, 20, 128, 160)) * (torch.rand(2, 2, 20, 128, 160) < 0.01)).to(torch.uint8)
+
+    def learn(frames: Tensor) -> tuple[Tensor, list[Tensor]]:
+        predictions, _ = detector(frames, detector.initial_state(frames), 1.0)
+        total = sum(part.tanh().mean() for part in predictions[:3])
+        return total.detach(), list(torch.autograd.grad(total, list(detector.parameters()), allow_unused=True))
+
+    total, fast = learn(frames)
+    detector = detector.double()
+    exact, slow = learn(frames)
+    assert float(total) == pytest.approx(float(exact), abs=1e-5)
+    for own, expected in zip(fast, slow, strict=True):
+        torch.testing.assert_close(own.double(), expected, rtol=1e-2, atol=1e-5)
