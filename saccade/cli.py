@@ -65,13 +65,13 @@ def main() -> None:
     about = (saccade.__doc__ or "").partition("\n")[0] + " `saccade --version` prints the version."
     arguments = renamed(sys.argv[1:])
     called = next((word for word in arguments if word in MODULES), None)
-    commands = {name: __getattr__(name) if name == called else _listed(name) for name in MODULES}
     try:
         if arguments == ["--version"]:
             print(f"saccade {saccade.__version__}")
             return
         _check_names(arguments)
         allow_open_files()
+        commands = {name: __getattr__(name) if name == called else _listed(name) for name in MODULES}
         tyro.extras.subcommand_cli_from_dict(
             commands, prog="saccade", description=about, args=arguments, config=(tyro.conf.FlagCreatePairsOff,), registry=REGISTRY
         )

@@ -12,16 +12,16 @@ from saccade.evaluation.score.average_precision import STILL_US
 from saccade.evaluation.score.coco import OVERLAPS, FlatAnswers, matches_of, precision_by_weight
 
 DRAWS, SEED = 1000, 0
-Weights = Int32[np.ndarray, "recordings draws"]
+DrawCounts = Int32[np.ndarray, "recordings draws"]
 
 
-def weights_of(recordings: int, draws: int = DRAWS, seed: int = SEED) -> Weights:
+def weights_of(recordings: int, draws: int = DRAWS, seed: int = SEED) -> DrawCounts:
     """How often each recording is in each draw."""
     chosen = np.random.default_rng(seed).multinomial(recordings, np.full(recordings, 1 / recordings), draws)
     return np.ascontiguousarray(chosen.T, np.int32)
 
 
-def draws_of(answers: FlatAnswers, weights: Weights | None = None) -> dict[str, Drawn]:
+def draws_of(answers: FlatAnswers, weights: DrawCounts | None = None) -> dict[str, Drawn]:
     """mAP, ap50 and recall_still in percent, as in `Metrics`, of every draw; without those whose labels are all of one recording.
 
     WEIGHTS: how often each recording is in each draw; None = as `weights_of` draws them.
@@ -49,7 +49,7 @@ def _percent(values: Float64[np.ndarray, "n draws"]) -> Drawn:
         return 100 * np.where(known, values, 0).sum(axis=0) / known.sum(axis=0)
 
 
-def _share(hit: Bool[np.ndarray, "labels"], which: Bool[np.ndarray, "labels"], owners: np.ndarray, weights: Weights) -> Drawn:
+def _share(hit: Bool[np.ndarray, "labels"], which: Bool[np.ndarray, "labels"], owners: np.ndarray, weights: DrawCounts) -> Drawn:
     hits, every = (np.bincount(owners[mask], minlength=len(weights)) @ weights for mask in (hit & which, which))
     with np.errstate(invalid="ignore"):
         return 100 * hits / every

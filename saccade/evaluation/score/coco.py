@@ -87,7 +87,7 @@ def flatten(answers: Iterable[Answer], classes: int, protocol: Protocol | None =
     )
 
 
-class Matches(NamedTuple):
+class LabelMatches(NamedTuple):
     """What each detection finds. How often a recording counts changes nothing of it: recordings share no frame."""
 
     outcomes: Int8[np.ndarray, "overlaps detections"]  # 1 = right, -1 = wrong, 0 = neither
@@ -97,11 +97,11 @@ class Matches(NamedTuple):
 
 def matches_of(
     answers: FlatAnswers, counted: Bool[np.ndarray, "labels"], judged: Bool[np.ndarray, "detections"], overlaps: np.ndarray = OVERLAPS
-) -> Matches:
+) -> LabelMatches:
     """Of the labels that are COUNTED; all others are ignored. A detection that finds no label at all is wrong if it is JUDGED."""
     first = np.searchsorted(answers.label_groups, np.arange(answers.frames * answers.classes + 1))
     scratch = np.zeros(int(np.diff(first).max(initial=0)))
-    matches = Matches(
+    matches = LabelMatches(
         np.zeros((len(overlaps), len(answers.boxes)), np.int8),
         np.zeros((len(MOST), len(overlaps), answers.classes), np.int64),
         np.zeros((len(overlaps), len(answers.labels)), np.bool_),
@@ -130,7 +130,7 @@ def precision_recall(answers: FlatAnswers, counted: Bool[np.ndarray, "labels"], 
 
 
 def precision_by_weight(
-    answers: FlatAnswers, counted: Bool[np.ndarray, "labels"], matches: Matches, weights: Int32[np.ndarray, "recordings draws"]
+    answers: FlatAnswers, counted: Bool[np.ndarray, "labels"], matches: LabelMatches, weights: Int32[np.ndarray, "recordings draws"]
 ) -> Iterator[tuple[int, int, Float64[np.ndarray, "101 draws"]]]:
     """(overlap, class, the best precision at each recall or above) of classes with labels, as if each recording were there that often.
 
