@@ -69,7 +69,7 @@ def detect(
 
     A sensor of another size than in training needs no other weights. --fit pad shows it to the network pixel by pixel, scale scales its
     coordinates down into --size, tile cuts it into pieces of --size that overlap, each with a memory of its own, which takes as many
-    times as long. Auto pads, and scales what is more than 1.5 times as large as --size.
+    times as long. Auto pads, and scales what is more than 1.2 times as large as --size.
 
     Args:
         rate_hz: Frames per second of event time.

@@ -13,7 +13,7 @@ Size = tuple[int, int]  # width, height
 
 GEN1_SIZE: Size = (304, 240)
 ONE_MPX_SIZE: Size = (640, 360)  # halved
-MUCH_LARGER = 1.5  # objects that are larger than in training by more than this are found worse than coarser ones
+MUCH_LARGER = 1.2  # objects that are larger than in training by more than this are found worse than coarser ones
 
 
 def known_size(config: DetectorConfig) -> Size:
@@ -34,7 +34,7 @@ def canvas_for(
     """Where the sensor's pixels go.
 
     pad: each pixel stays one, or is halved if the network was trained so. scale: coordinates are scaled down into KNOWN, counts add up.
-    auto: pad, unless the sensor is more than 1.5 times as large as what the network knows; then scale. Never enlarged.
+    auto: pad, unless the sensor is more than 1.2 times as large as what the network knows; then scale. Never enlarged.
     FIXED: the canvas must have this size.
     """
     canvas = _chosen(config, width, height, fit, known or fixed or known_size(config))
