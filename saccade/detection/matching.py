@@ -11,7 +11,7 @@ SMALLEST_AREA = 1e-12  # two boxes without area overlap by 0, not by 0 / 0
 
 def iou(a: Float[np.ndarray, "n 4"], b: Float[np.ndarray, "m 4"]) -> Float64[np.ndarray, "n m"]:
     """Intersection over union of every box of A with every box of B, all as left, top, right, bottom."""
-    return _iou(np.ascontiguousarray(a, np.float64), np.ascontiguousarray(b, np.float64))
+    return iou_of(np.ascontiguousarray(a, np.float64), np.ascontiguousarray(b, np.float64))
 
 
 def nms(
@@ -37,7 +37,7 @@ def best_pairs(values: Float64[np.ndarray, "rows columns"]) -> Int64[np.ndarray,
     Optimal, not greedy: where two objects pass each other, the best single pair may leave the other two with nothing. Which of several
     equal choices is made is open, except that one row or column alone takes the first of its equals.
     """
-    chosen, is_finite, is_best = _mutual_pairs(np.ascontiguousarray(values, np.float64))
+    chosen, is_finite, is_best = mutual_pairs(np.ascontiguousarray(values, np.float64))
     if not is_finite:
         raise InputError("best_pairs: values must be finite")
     if is_best:
@@ -52,7 +52,7 @@ def best_pairs(values: Float64[np.ndarray, "rows columns"]) -> Int64[np.ndarray,
 
 
 @compiled
-def _mutual_pairs(values: np.ndarray) -> tuple[np.ndarray, bool, bool]:
+def mutual_pairs(values: np.ndarray) -> tuple[np.ndarray, bool, bool]:
     """The pairs that are each other's best, whether all values are finite, and whether that is the largest sum: it is if no pair has
     alternatives on both sides, as in most frames.
     """
@@ -81,7 +81,8 @@ def _mutual_pairs(values: np.ndarray) -> tuple[np.ndarray, bool, bool]:
 
 
 @compiled
-def _iou(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def iou_of(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """`iou` for compiled callers."""
     result = np.empty((len(a), len(b)))
     areas = np.maximum(b[:, 2] - b[:, 0], 0) * np.maximum(b[:, 3] - b[:, 1], 0)
     for i in range(len(a)):

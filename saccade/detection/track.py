@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from saccade.detection.matching import best_pairs, iou
+from saccade.detection.matching import best_pairs, iou, iou_of, mutual_pairs
+from saccade.machine import compiled
 from saccade.types import Boxes, Detections, Ids, InputError, Times
 
 Centres = Float64[np.ndarray, "n 4"]  # centre x, y, width, height in pixels
@@ -123,6 +124,44 @@ def _join(a: TrackStates, b: TrackStates) -> TrackStates:
     return TrackStates(motion, *(np.concatenate(pair) for pair in zip(a[1:], b[1:], strict=True)))
 
 
+@compiled
+def _corners(position: np.ndarray) -> np.ndarray:
+    corners = np.empty_like(position)
+    for i in range(len(position)):
+        for side in range(2):
+            half = position[i, 2 + side] / 2
+            corners[i, side], corners[i, 2 + side] = position[i, side] - half, position[i, side] + half
+    return corners
+
+
+@compiled
+def _clear_pairs(
+    position: np.ndarray, track_classes: np.ndarray, ids: np.ndarray, boxes: np.ndarray, classes: np.ndarray, sure: np.ndarray,
+    unsure: np.ndarray,
+) -> tuple[np.ndarray, bool]:  # fmt: skip
+    """`Tracker._associate_optimally` for frames in which no pair has alternatives on both sides, and whether this is one, as most are."""
+    row_of, free = np.full(len(ids), -1, np.int64), np.ones(len(sure), np.bool_)
+    overlaps = iou_of(_corners(position), boxes.astype(np.float64))
+    for turn in range(3):
+        least = FOR_SURE if turn == 0 else FOR_UNSURE if turn == 1 else FOR_NEW
+        values = np.zeros(overlaps.shape)
+        for i in range(len(ids)):
+            if row_of[i] >= 0 or (ids[i] >= 0) == (turn == 2):
+                continue
+            for j in range(len(free)):
+                wanted = unsure[j] if turn == 1 else sure[j]
+                if wanted and free[j] and track_classes[i] == classes[j] and overlaps[i, j] >= least:
+                    values[i, j] = overlaps[i, j]
+        chosen, _, is_best = mutual_pairs(values)
+        if not is_best:
+            return row_of, False
+        for i in range(len(ids)):
+            if chosen[i] >= 0:
+                row_of[i] = chosen[i]
+                free[chosen[i]] = False
+    return row_of, True
+
+
 class Tracker:
     """Keeps its tracks from update to update: use one for every stream, and `reset` it between recordings.
 
@@ -191,9 +230,16 @@ class Tracker:
 
     def _associate(self, tracks: TrackStates, expected: Motion, detections: Detections) -> Int64[np.ndarray, "tracks"]:
         """The detection of each track, -1 for none: sure ones to confirmed tracks, unsure ones to those, sure ones to new tracks."""
+        sure, unsure = detections.scores >= self.high, (detections.scores >= self.low) & (detections.scores < self.high)
+        row_of, is_best = _clear_pairs(expected.position, tracks.classes, tracks.ids, detections.boxes, detections.classes, sure, unsure)
+        return row_of if is_best else self._associate_optimally(tracks, expected, detections, sure, unsure)
+
+    def _associate_optimally(
+        self, tracks: TrackStates, expected: Motion, detections: Detections, sure: np.ndarray, unsure: np.ndarray
+    ) -> Int64[np.ndarray, "tracks"]:
+        """Where objects meet, so that a pair has alternatives on both sides; the same rounds."""
         boxes = from_centres(expected.position)
         overlaps = np.where(tracks.classes[:, None] == detections.classes, iou(boxes, detections.boxes), 0)
-        sure, unsure = detections.scores >= self.high, (detections.scores >= self.low) & (detections.scores < self.high)
         confirmed, free = tracks.ids >= 0, np.ones(len(detections), np.bool_)
         row_of = np.full(len(tracks.ids), -1, np.int64)
         rounds = ((confirmed, sure, FOR_SURE), (confirmed, unsure, FOR_UNSURE), (~confirmed, sure, FOR_NEW))

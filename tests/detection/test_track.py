@@ -227,3 +227,24 @@ def test_velocity_is_known_as_well_at_every_rate() -> None:
         np.testing.assert_allclose(motion.velocity[0, 0], 100, rtol=0.02)
         doubts.append(np.sqrt(motion.velocity_variance[0, 0]))
     np.testing.assert_allclose(*doubts, rtol=0.15)
+
+
+class Optimal(Tracker):
+    """Without the compiled way for frames in which nobody meets."""
+
+    def _associate(self, tracks, expected, detections):
+        sure, unsure = detections.scores >= self.high, (detections.scores >= self.low) & (detections.scores < self.high)
+        return self._associate_optimally(tracks, expected, detections, sure, unsure)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_compiled_way_is_the_optimal_one(seed: int) -> None:
+    """Of crowds that wander: some frames are clear, in others boxes of one class overlap several tracks."""
+    random = np.random.default_rng(seed)
+    centres, ours, theirs = random.uniform(20, 140, (8, 2)), Tracker(), Optimal()
+    for time_us in range(0, 400_000, 10_000):
+        centres += random.normal(0, 1, centres.shape)
+        seen = random.random(8) < 0.9
+        boxes = np.concatenate([centres - 12, centres + 12], 1)[seen].astype(np.float32)
+        found = Detections(boxes, random.uniform(0.05, 1, len(boxes)).astype(np.float32), np.arange(8)[seen] % 3, time_us)
+        assert ours.update(found).tracks.tolist() == theirs.update(found).tracks.tolist()
