@@ -273,7 +273,7 @@ def read_coco(path: Path, file_name: str, classes: tuple[str, ...], events: Path
     rows = [item for item in content["annotations"] if item["image_id"] in times and not item.get("iscrowd")]
     try:
         boxes = np.array([item["bbox"] for item in rows], np.float64).reshape(len(rows), 4)
-        tracks = np.array([item.get("track_id", -1) for item in rows], np.int64)
+        tracks = np.array([item.get("track_id", -1) for item in rows], np.int64).reshape(len(rows))
         kinds = np.array([indices[item["category_id"]] for item in rows], np.int64)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise InputError(
@@ -303,7 +303,7 @@ def _parse(path: Path, changed_ns: int) -> dict[str, Any]:
         lost = next((item for item in annotations if item["image_id"] not in known), None)
         if lost is not None:
             raise ValueError(f"an annotation belongs to image_id {lost['image_id']!r}, which isn't there")
-        sorted((item["id"], str(item["name"])) for item in categories)  # raises where they can't be sorted
+        dict(sorted((item["id"], str(item["name"])) for item in categories))  # raises where they can't be ids
         return {"images": images, "annotations": annotations, "categories": [{"id": c["id"], "name": c["name"]} for c in categories]}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise InputError(f"{path}: {error!r}; {EXPECTED_COCO}") from error
