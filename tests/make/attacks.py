@@ -231,7 +231,14 @@ class _Expanded:
         self.shape = shape
 
     def __reduce__(self) -> tuple[object, ...]:
-        return torch._utils._rebuild_tensor_v2, (torch.zeros(1).storage(), 0, self.shape, (0,) * len(self.shape), False, {})
+        return torch._utils._rebuild_tensor_v2, (
+            torch.storage.TypedStorage(wrap_storage=torch.zeros(1).untyped_storage(), dtype=torch.float32, _internal=True),
+            0,
+            self.shape,
+            (0,) * len(self.shape),
+            False,
+            {},
+        )
 
 
 def checkpoint_expanded(folder: Path) -> Path:
