@@ -87,7 +87,7 @@ def flatten(answers: Iterable[Answer], classes: int, protocol: Protocol | None =
     )
 
 
-class LabelMatches(NamedTuple):
+class Findings(NamedTuple):
     """What each detection finds. How often a recording counts changes nothing of it: recordings share no frame."""
 
     outcomes: Int8[np.ndarray, "overlaps detections"]  # 1 = right, -1 = wrong, 0 = neither
@@ -95,19 +95,19 @@ class LabelMatches(NamedTuple):
     taken: Bool[np.ndarray, "overlaps labels"]
 
 
-def matches_of(
+def findings_of(
     answers: FlatAnswers, counted: Bool[np.ndarray, "labels"], judged: Bool[np.ndarray, "detections"], overlaps: np.ndarray = OVERLAPS
-) -> LabelMatches:
+) -> Findings:
     """Of the labels that are COUNTED; all others are ignored. A detection that finds no label at all is wrong if it is JUDGED."""
     first = np.searchsorted(answers.label_groups, np.arange(answers.frames * answers.classes + 1))
     scratch = np.zeros(int(np.diff(first).max(initial=0)))
-    matches = LabelMatches(
+    findings = Findings(
         np.zeros((len(overlaps), len(answers.boxes)), np.int8),
         np.zeros((len(MOST), len(overlaps), answers.classes), np.int64),
         np.zeros((len(overlaps), len(answers.labels)), np.bool_),
     )
-    _match(answers.boxes, answers.groups, judged, answers.labels, counted, first, overlaps, np.array(MOST), scratch, *matches)
-    return matches
+    _match(answers.boxes, answers.groups, judged, answers.labels, counted, first, overlaps, np.array(MOST), scratch, *findings)
+    return findings
 
 
 class PrecisionRecall(NamedTuple):
@@ -119,18 +119,18 @@ class PrecisionRecall(NamedTuple):
 
 def precision_recall(answers: FlatAnswers, counted: Bool[np.ndarray, "labels"], judged: Bool[np.ndarray, "detections"]) -> PrecisionRecall:
     """Of the labels that are COUNTED; all others are ignored. A detection that finds no label at all is wrong if it is JUDGED."""
-    matches = matches_of(answers, counted, judged)
+    findings = findings_of(answers, counted, judged)
     totals = np.bincount(answers.label_classes[counted], minlength=answers.classes)
-    recall = np.where(totals, matches.hits / np.maximum(totals, 1), np.nan)
+    recall = np.where(totals, findings.hits / np.maximum(totals, 1), np.nan)
     precision = np.full((len(OVERLAPS), len(RECALLS), answers.classes), np.nan)
     together = replace(answers, frame_recordings=np.zeros(answers.frames, np.int64), recordings=1)
-    for level, index, best in precision_by_weight(together, counted, matches, np.ones((1, 1), np.int32)):
+    for level, index, best in precision_by_weight(together, counted, findings, np.ones((1, 1), np.int32)):
         precision[level, :, index] = best[:, 0]
     return PrecisionRecall(precision, recall)
 
 
 def precision_by_weight(
-    answers: FlatAnswers, counted: Bool[np.ndarray, "labels"], matches: LabelMatches, weights: Int32[np.ndarray, "recordings draws"]
+    answers: FlatAnswers, counted: Bool[np.ndarray, "labels"], findings: Findings, weights: Int32[np.ndarray, "recordings draws"]
 ) -> Iterator[tuple[int, int, Float64[np.ndarray, "101 draws"]]]:
     """(overlap, class, the best precision at each recall or above) of classes with labels, as if each recording were there that often.
 
@@ -143,7 +143,7 @@ def precision_by_weight(
     labels = np.bincount(own[counted], minlength=answers.recordings * answers.classes).reshape(-1, answers.classes)
     for index in np.flatnonzero(labels.sum(axis=0)).tolist():
         which, totals = slice(ends[index], ends[index + 1]), labels[:, index] @ weights
-        for level, outcomes in enumerate(matches.outcomes):
+        for level, outcomes in enumerate(findings.outcomes):
             best = np.zeros((len(RECALLS), weights.shape[1]))
             _accumulate(outcomes[which], recordings[which], weights, totals, RECALLS, best)
             best[:, totals == 0] = np.nan
@@ -153,7 +153,7 @@ def precision_by_weight(
 def found(answers: FlatAnswers, overlap: float = 0.5) -> Bool[np.ndarray, "labels"]:
     """For every label whether a detection of its class is its own; the best detection chooses first, its largest overlap."""
     counted = ~answers.ignored
-    return matches_of(answers, counted, ~answers.uncertain, np.array([overlap])).taken[0] & counted
+    return findings_of(answers, counted, ~answers.uncertain, np.array([overlap])).taken[0] & counted
 
 
 @compiled

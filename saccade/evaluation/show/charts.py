@@ -73,7 +73,7 @@ def draw_lines(axes: Any, lines: Sequence[Line], *, markers: bool = True) -> Non
         axes.plot(x, y, label=line.name, clip_on=False, **style)
         if len(line.band) == len(line.points):
             lows, highs = zip(*line.band, strict=True)
-            axes.fill_between([x for x, _ in line.points], lows, highs, color=line.style["color"], alpha=0.1, linewidth=0)
+            axes.fill_between([x for x, _ in line.points], lows, highs, color=line.style["color"], alpha=0.1, linewidth=0, clip_on=False)
     axes.grid(axis="y", color=RULE, clip_on=False)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
