@@ -84,7 +84,7 @@ def main() -> None:
         plain, small = Path(folder) / "plain.onnx", Path(folder) / "int8.onnx"
         export_detector(detector, plain, height=frames.shape[-2], width=frames.shape[-1])
         quantise_onnx(plain, small, frames)
-        report("torch", open_runtime(detector, threads=1), dataset, arguments.recordings, weights.stat().st_size)
+        report("torch", open_runtime(detector, "torch", threads=1), dataset, arguments.recordings, weights.stat().st_size)
         for path in (plain, small):
             for runtime in ("onnxruntime", "openvino"):
                 try:

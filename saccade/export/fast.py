@@ -76,6 +76,8 @@ class SizedGraph:
 
     def remember(self, frame: np.ndarray, state: GraphState, dt: float) -> GraphState:
         """The state after a frame of which nobody asks for boxes: neck and head are a third of a step."""
+        if not self.graph.states:
+            return state
         if self._memory_session is None:
             self._memory_session = Session(build_step(self.detector, *self.size, detects=False).model, self.threads)
         return GraphState(self, tuple(self._memory_session.run(self._inputs(frame, state, dt), self._next_states)))

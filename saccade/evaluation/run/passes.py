@@ -179,6 +179,6 @@ def measured_step_ms(runtime: Runtime, recording: LabelledRecording, phase: Phas
         state, dt = history.choose(int(end_us))
         rows, state = runtime.step(frame, runtime.initial_state(*frame.shape[1:]) if state is None else state, dt)
         history = history.add(int(end_us), state)
-        decode_rows(rows[None], [end_us], canvas, **vars(decoding))
+        decode_rows(rows[None], [int(end_us)], canvas, **vars(decoding))
         took_s.append(time.perf_counter() - started)
     return 1000 * (building_s + median(took_s[WARMING:] or took_s or [0.0]))
