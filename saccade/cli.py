@@ -47,8 +47,8 @@ def main() -> None:
     log.addHandler(notes)
     about = (sys.modules["saccade"].__doc__ or "").partition("\n")[0]
     called = next((word for word in sys.argv[1:] if word in MODULES), None)
-    commands = {name: __getattr__(name) if name == called else _listed(name) for name in MODULES}
     try:
+        commands = {name: __getattr__(name) if name == called else _listed(name) for name in MODULES}
         tyro.extras.subcommand_cli_from_dict(commands, prog="saccade", description=about, config=(tyro.conf.FlagCreatePairsOff,))
     except InputError as error:
         print(f"saccade: {error}", file=sys.stderr)

@@ -15,6 +15,7 @@ from tqdm import tqdm
 from saccade.commands.recordings import AS_STATED, ClockChoice, From, Reading, Recording, To, check_seconds, limits
 from saccade.commands.simulate import size_of
 from saccade.commands.weights import WeightsFile
+from saccade.machine import keep_freed_memory
 from saccade.outputs.outputs import Outputs, RunInfo, check_outputs, open_outputs
 from saccade.pool import stop_signals
 from saccade.representation.windows import WindowKind
@@ -131,6 +132,7 @@ def _small(portions: Iterable[Events]) -> Iterator[Events]:
 
 
 def _run(stream: "Stream | Tiled", events: Iterable[Events], run: RunInfo, outputs: Outputs, wanted: np.ndarray, score: float) -> None:
+    keep_freed_memory()  # states and features of a step are as large as those of the one before
     frames, boxes, tracks, began_s, time_us = 0, 0, set[int](), time.perf_counter(), run.start_us
     try:
         with stop_signals() as asked, outputs, _bar(run) as bar:
