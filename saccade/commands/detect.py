@@ -16,7 +16,7 @@ from saccade.commands.options import ClockChoice, Device, From, RateOption, To
 from saccade.commands.recordings import AS_STATED, Reading, Recording, check_seconds, limits
 from saccade.commands.simulate import size_of
 from saccade.commands.weights import WeightsFile
-from saccade.machine import check_extra
+from saccade.machine import check_extra, keep_freed_memory
 from saccade.outputs.outputs import EXTRAS, Outputs, RunInfo, check_outputs, open_outputs
 from saccade.pool import stop_signals
 from saccade.representation.windows import WindowKind
@@ -134,6 +134,7 @@ def _small(portions: Iterable[Events]) -> Iterator[Events]:
 
 
 def _run(stream: "Stream | Tiled", events: Iterable[Events], run: RunInfo, outputs: Outputs, wanted: np.ndarray) -> None:
+    keep_freed_memory()  # states and features of a step are as large as those of the one before
     frames, boxes, tracks, began_s, time_us = 0, 0, set[int](), time.perf_counter(), run.start_us
     try:
         with stop_signals() as asked, outputs, _bar(run) as bar:

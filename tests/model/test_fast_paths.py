@@ -9,6 +9,7 @@ from saccade.config import presets
 from saccade.model.detector import Detector
 from saccade.model.linear import linear, matmul
 from saccade.model.sparse import convolve_frames
+from saccade.model.temporal import build_temporal
 
 
 def gradients(value: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -70,3 +71,18 @@ def test_detector_as_in_double_precision(name: str) -> None:
     assert float(total) == pytest.approx(float(exact), abs=1e-5)
     for own, expected in zip(fast, slow, strict=True):
         torch.testing.assert_close(own.double(), expected, rtol=1e-2, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["s4", "s4d"])
+def test_a_step_without_gradients_is_one_with(name: str) -> None:
+    """With steps that differ, as those of a camera whose period is no whole number of microseconds."""
+    torch.manual_seed(0)
+    layer = build_temporal(name, dim=4)
+    clip, dt = torch.randn(3, 2, 2, 3, 4), torch.tensor([[0.33366, 0.33368], [0.33368, 0.33366], [0.33366, 0.33366]])
+    whole, last = layer(clip, layer.initial_state(clip), dt)
+    state = layer.initial_state(clip)
+    with torch.no_grad():
+        for t, expected in enumerate(whole):
+            y, state = layer(clip[t : t + 1], state, dt[t : t + 1])
+            torch.testing.assert_close(y[0], expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(state, last, rtol=1e-4, atol=1e-5)

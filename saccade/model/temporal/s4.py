@@ -54,19 +54,32 @@ class S4(nn.Module):
         equal_steps = check_steps("s4", dt, x)
         with torch.autocast(x.device.type, enabled=False):
             prepared = self._prepared.find(self, dt) if equal_steps else None
-            transition, control = prepared or self._sampled(dt[:1, :1] if equal_steps else dt)
+            transition, control = prepared or self._sampled_once(dt, equal_steps)
 
             def advance(t: int, states: Tensor) -> Tensor:
                 return transition[min(t, len(transition) - 1)] @ states
 
             u = siso.to_signal(x.to(self.D.dtype))
             observe = pack((self.C[..., 0], -self.C[..., 1]))
-            y, last = siso.run(advance, control, observe, u, state[0].flatten(3), self.form)
+            if len(x) == 1 and not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+                last = advance(0, state[0].flatten(3))
+                last.addcmul_(control[0][..., None], u)  # in place: a stream is bound by memory bandwidth
+                y = observe[:, None] @ last
+            else:
+                y, last = siso.run(advance, control, observe, u, state[0].flatten(3), self.form)
             y = siso.from_signal(y + self.D[:, None, None] * u, *x.shape[2:4])
         return y, (last.view(state[0].shape),)
 
     def prepare(self, dt: float) -> None:
         self._prepared.add(self, dt, self._sampled)
+
+    def _sampled_once(self, dt: Tensor, equal_steps: bool) -> tuple[Tensor, Tensor]:
+        """`_sampled` of every step, each value computed once: a camera's period that is no whole number of microseconds has two."""
+        if equal_steps or dt.requires_grad or torch.compiler.is_compiling():
+            return self._sampled(dt[:1, :1] if equal_steps else dt)
+        distinct, which = torch.unique(dt, return_inverse=True)
+        transition, control = self._sampled(distinct[:, None])
+        return transition[which, 0], control[which, 0]
 
     def _sampled(self, dt: Tensor) -> tuple[Tensor, Tensor]:
         """Transition and control of the system sampled with the steps."""
