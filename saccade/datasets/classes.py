@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from saccade.datasets.recording import Dataset, GroundTruth, LabelledRecording
+from saccade.datasets.recording import Dataset, FrameArray, GroundTruth, Halve, Instants, LabelledRecording, Sampling, WindowEnds
 from saccade.types import Detections, InputError, Labels
 
 
@@ -62,9 +62,46 @@ class Relabelled:
     kept: tuple[int, ...]  # its classes that stay
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "recording":  # while it is unpickled
+        """Where its frames come from: `path` or `files`, if it has them."""
+        if name not in ("path", "files"):
             raise AttributeError(name)
         return getattr(self.recording, name)
+
+    @property
+    def name(self) -> str:
+        return self.recording.name
+
+    @property
+    def width(self) -> int:
+        return self.recording.width
+
+    @property
+    def height(self) -> int:
+        return self.recording.height
+
+    @property
+    def halve(self) -> Halve:
+        return self.recording.halve
+
+    @property
+    def fixed_sampling(self) -> Sampling | None:
+        return self.recording.fixed_sampling
+
+    @property
+    def instants_us(self) -> Instants:
+        return self.recording.instants_us
+
+    def ends_us(self, sampling: Sampling) -> WindowEnds:
+        return self.recording.ends_us(sampling)
+
+    def frames(self, ends_us: WindowEnds, sampling: Sampling) -> FrameArray:
+        return self.recording.frames(ends_us, sampling)
+
+    def windows(self, starts_us: WindowEnds, ends_us: WindowEnds, sampling: Sampling) -> FrameArray:
+        return self.recording.windows(starts_us, ends_us, sampling)
+
+    def event_counts(self, start_us: int, ends_us: WindowEnds) -> tuple[WindowEnds, int]:
+        return self.recording.event_counts(start_us, ends_us)
 
     @property
     def truth(self) -> GroundTruth:

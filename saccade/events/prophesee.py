@@ -233,7 +233,8 @@ def _encoding(path: Path, fields: dict[str, str]) -> str:
 
 
 def _is_swapped(path: Path, fields: dict[str, str], first: int) -> bool:
-    """Whether the upper half of each EVT2.1 word comes first: as stated, else the order that gives more words of a defined kind."""
+    """Whether the upper half of each EVT2.1 word comes first: as stated, else the order that gives more words of a defined kind, and more
+    events that come after a time."""
     if match := re.search(r"endianness=(\w+)", fields.get("format", "")):
         return match[1] == "legacy"
     with path.open("rb") as file:
@@ -241,4 +242,6 @@ def _is_swapped(path: Path, fields: dict[str, str], first: int) -> bool:
         data = file.read(1 << 16)
     halves = np.frombuffer(data, "<u4", len(data) // 8 * 2).reshape(-1, 2) >> 28
     defined = np.isin(halves, (0x0, 0x1, 0x8, 0xA, 0xE, 0xF)).sum(axis=0) + (halves == 0x8).sum(axis=0)
+    timed = np.cumsum(halves == 0x8, axis=0) > 0
+    defined += ((halves <= 0x1) & timed).sum(axis=0)
     return bool(defined[0] > defined[1])

@@ -27,6 +27,13 @@ def test_raw_decodes_what_was_encoded(encoding: str, tmp_path: Path, data: st.Da
         assert_equal(collect(reader), _after_first_lap(expected, encoding))
 
 
+def test_a_few_words_of_evt21_are_read_in_the_right_order(tmp_path: Path) -> None:
+    """The mask of an event in column 31 looks like a word of time, if one takes the halves in the other order."""
+    expected = Events(np.zeros(2, np.int64), np.full(2, 31, np.uint16), np.zeros(2, np.uint16), np.zeros(2, np.bool_), 40, 30)
+    with RawReader(write_raw(tmp_path / "a.raw", expected, "EVT2.1")) as reader:
+        assert_equal(collect(reader), expected)
+
+
 def _after_first_lap(expected: Events, encoding: str) -> Events:
     """A file can't say how often its clock had run round before it began, nor how often during a silence of many laps."""
     lap_us = {"EVT3": 1 << 24, "EVT2": 1 << 34, "EVT2.1": 1 << 34}[encoding]
