@@ -80,23 +80,25 @@ def count(cells: UInt8[np.ndarray, "cells"]) -> int:
 def add_counts(frames: Frames, words: Words, kernel: Kernel, stride: int, out: Channels) -> None:
     """OUT += the convolution. WORDS are the same memory as FRAMES."""
     size, (rows, columns, outputs) = kernel.shape[1], out.shape[1:]
-    pad = size // 2
+    pad, width = size // 2, frames.shape[3]
+    places, counts = np.empty(width + 1, np.int64), np.empty(width + 1, np.float32)
     for n, channel, y in np.ndindex(words.shape[:3]):
-        first_row, end_row = max((y + pad - size) // stride + 1, 0), min((y + pad) // stride + 1, rows)
+        found = 0
         for word in range(words.shape[3]):
-            if not words[n, channel, y, word]:
-                continue
-            for x in range(word * WORD, (word + 1) * WORD):
-                value = np.float32(frames[n, channel, y, x])
-                if not value:
-                    continue
-                first_column, end_column = max((x + pad - size) // stride + 1, 0), min((x + pad) // stride + 1, columns)
-                for row in range(first_row, end_row):
-                    for column in range(first_column, end_column):
-                        weights = kernel[channel, y + pad - row * stride, x + pad - column * stride]
-                        sums = out[n, row, column]
-                        for output in range(outputs):
-                            sums[output] += value * weights[output]
+            if words[n, channel, y, word]:
+                for x in range(word * WORD, (word + 1) * WORD):  # without a branch, which no processor could foresee
+                    places[found], counts[found] = x, frames[n, channel, y, x]
+                    found += frames[n, channel, y, x] != 0
+        if not found:
+            continue
+        for row in range(max((y + pad - size) // stride + 1, 0), min((y + pad) // stride + 1, rows)):
+            line = kernel[channel, y + pad - row * stride]
+            for place in range(found):
+                x, value = places[place], counts[place]
+                for column in range(max((x + pad - size) // stride + 1, 0), min((x + pad) // stride + 1, columns)):
+                    sums, weights = out[n, row, column], line[x + pad - column * stride]
+                    for output in range(outputs):
+                        sums[output] += value * weights[output]
 
 
 @compiled
