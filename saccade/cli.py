@@ -14,6 +14,7 @@ from saccade.commands.demo import demo
 from saccade.commands.detect import detect
 from saccade.commands.evaluate import evaluate
 from saccade.commands.export import export
+from saccade.commands.live import live, send
 from saccade.commands.options import REGISTRY, renamed
 from saccade.commands.recordings import convert, info, view
 from saccade.commands.simulate import simulate
@@ -22,13 +23,13 @@ from saccade.commands.weights import weights
 from saccade.types import InputError
 
 __all__ = [
-    "COMMANDS", "check", "convert", "demo", "detect", "evaluate", "export", "info", "main", "prepare", "simulate", "train", "view",
-    "weights",
+    "COMMANDS", "check", "convert", "demo", "detect", "evaluate", "export", "info", "live", "main", "prepare", "send", "simulate", "train",
+    "view", "weights",
 ]  # fmt: skip
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     function.__name__: function
-    for function in (demo, info, convert, view, simulate, check, prepare, train, evaluate, detect, export, weights)
+    for function in (demo, info, convert, view, simulate, check, prepare, train, evaluate, detect, live, send, export, weights)
 }
 
 

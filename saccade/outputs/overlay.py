@@ -18,6 +18,7 @@ STRIP: Colour = (241, 241, 237)
 STRIP_HEIGHT = 52
 MARGIN = 16
 TRAIL_US = 500_000
+SHORTEST_AXIS_US = 10_000_000  # of a live source, whose end nobody knows
 UNIX_US = 10**14  # later times are Unix time: shown as seconds since the start
 TICK_STEPS = tuple(step * 10.0**power for power in range(-4, 5) for step in (1, 2, 5))  # seconds
 
@@ -82,7 +83,8 @@ class Overlay:
         run = self.run
         left, right, line = MARGIN, width - MARGIN, top + 30
         zero_us = run.start_us if run.start_us > UNIX_US else 0
-        start_us, end_us = run.start_us - zero_us, run.end_us - zero_us
+        start_us = run.start_us - zero_us
+        end_us = (max(time_us, run.start_us + SHORTEST_AXIS_US) if run.end_us is None else run.end_us) - zero_us
         duration_us = max(end_us - start_us, 1)
 
         def x_of(time: float) -> float:

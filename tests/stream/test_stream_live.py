@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from saccade.sources.open import Replay
+from saccade.sources.source import Replay
 from saccade.stream.counters import Latencies
 from saccade.stream.live import Feed, LiveSettings, Overload
 from saccade.stream.stream import Stream
