@@ -59,7 +59,7 @@ def parse_source(name: Path | str) -> SourceName:
     if place == "street" and not Path(place).exists():
         place = str(STREET)
     path = Path(place)
-    if not path.exists() and (re.match(r"[a-z][a-z0-9+]*:", text) or not path.suffix) and not path.parent.name:
+    if not path.exists() and (re.match(r"[a-z][a-z0-9+]+:", text) or not (path.suffix or path.parent.name)):
         raise InputError(f"{text}: no such file, and no source of another kind; expected one of {', '.join(NAMES)}")
     return SourceName("file", place, speed=speed)
 
