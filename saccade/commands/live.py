@@ -22,7 +22,7 @@ log = logging.getLogger("saccade")
 SLOWEST_HZ, FASTEST_HZ = 1.0, 1000.0
 LEAST_SCORE = 0.1  # of boxes that are sent to the page, which shows those above its own threshold
 
-Target = Annotated[
+Receiver = Annotated[
     str | Path, tyro.conf.Positional, tyro.conf.arg(metavar="TARGET", help="tcp://HOST:PORT, udp://HOST:PORT, or - for standard output.")
 ]
 
@@ -91,7 +91,7 @@ def live(
         print(f"{panel.name}: {panel.stream.counters}")
 
 
-def send(source: AnySource, target: Target, *, speed: float = 1.0, opening: Reading = AS_STATED) -> None:
+def send(source: AnySource, target: Receiver, *, speed: float = 1.0, opening: Reading = AS_STATED) -> None:
     """Send the events of SOURCE, a recording or a camera, to `saccade live` or `detect`: `saccade send drive.raw tcp://127.0.0.1:7700`.
 
     Args:

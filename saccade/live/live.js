@@ -17,6 +17,7 @@ const FIGURES = [
   ["bad_portions", "damaged packets", count],
 ];
 const LOSSES = ["late_events", "dropped_events", "lost_packets", "bad_portions"];
+const PACKETS = ["lost_packets", "bad_portions"]; // of live sources
 const WORDS = {
   playing: () => "live",
   paused: () => "paused",
@@ -157,8 +158,10 @@ function drawPanel(panel, boxes, now) {
 }
 
 function colourOf(track) {
-  // Tracks with close numbers get distant hues, all dark enough for white letters.
-  return track < 0 ? "#6e7074" : `hsl(${(335 + track * 222.5) % 360} 80% ${[42, 34, 46][track % 3]}%)`;
+  // Tracks with close numbers get distant hues. Yellow and green look lighter than they are: darker, so that white letters can be read.
+  const hue = (335 + track * 222.5) % 360;
+  const lightness = dark.matches ? 66 : 42 - 13 * Math.max(0, Math.cos(((hue - 100) * Math.PI) / 180));
+  return track < 0 ? (dark.matches ? "#a9adb3" : "#6e7074") : `hsl(${hue} 80% ${lightness}%)`;
 }
 
 function follow(trails, boxes, timeUs) {
@@ -194,7 +197,7 @@ function drawLabel(context, [left, top, , bottom, score, index, track], classes,
   taken.push({ x, y, width });
   context.fillStyle = colourOf(track);
   context.fillRect(x, y, width, height);
-  context.fillStyle = "#fff";
+  context.fillStyle = dark.matches ? "#111" : "#fff";
   context.textBaseline = "middle";
   context.fillText(text, x + 4 * density, y + height / 2);
 }
@@ -241,6 +244,7 @@ function showFigures({ root, figures }, values) {
   for (const [key, , text] of FIGURES) {
     figures[key].textContent = text(values[key]);
     figures[key].classList.toggle("lost", LOSSES.includes(key) && values[key] > 0);
+    figures[key].parentElement.hidden = PACKETS.includes(key) && !values[key] && picture.playable;
   }
   figures.reached_hz.classList.toggle("behind", values.reached_hz < 0.9 * values.asked);
   show(root.querySelector("p"), values.problem);

@@ -88,6 +88,7 @@ def make_app(session: Session, token: str | None = None) -> "Starlette":
     from starlette.requests import Request
     from starlette.responses import PlainTextResponse, Response
     from starlette.routing import Route, WebSocketRoute
+    from starlette.websockets import WebSocket
 
     pictures = Pictures(session)
 

@@ -135,14 +135,15 @@ class Overload:
 
     def __init__(self, most: int) -> None:
         self.most = most
+        self.speed = 1.0  # of the source: in slow motion there is more time for a step, in a pause all the time
         self._took_s: deque[float] = deque([0.0] * 5, maxlen=5)
 
     def stepped(self, seconds: float) -> None:
         self._took_s.append(seconds)
 
     def merges(self, waiting: int, period_s: float) -> bool:
-        """WAITING windows are complete, the next one included."""
-        return waiting > 1 and (waiting > self.most or median(self._took_s) > period_s)
+        """WAITING windows are complete, the next one included; one passes every PERIOD_S of event time."""
+        return waiting > 1 and self.speed > 0 and (waiting > self.most or median(self._took_s) * self.speed > period_s)
 
 
 class Silence:
@@ -154,6 +155,11 @@ class Silence:
         self._heard_s = self._asked_s = time.perf_counter()
         self._said = False
 
+    @property
+    def speed(self) -> float:
+        """Event time per wall-clock time, as the source says; it may change."""
+        return float(getattr(self.source, "speed", 1.0))
+
     def heard(self, arrived_s: float, events: bool) -> None:
         """A portion came then, with EVENTS or without."""
         if self._said:
@@ -164,7 +170,7 @@ class Silence:
 
     def lasts(self, now_s: float, stall_s: float | None) -> float:
         """Microseconds without events; InputError after STALL_S seconds without anything."""
-        speed = float(getattr(self.source, "speed", 1.0))
+        speed = self.speed
         passed_s, self._asked_s = now_s - self._asked_s, now_s
         self.quiet_us += passed_s * speed * 1e6
         if not speed:

@@ -228,6 +228,8 @@ class Stream:
                     if seen_us is not None and not self._intake.cutter.waiting:
                         self._intake.now_s = now_s
                         self._intake.cutter.advance_to(seen_us + int(quiet_us) - live.patience_us)
+                if overload is not None:
+                    overload.speed = silence.speed
                 for found in self._steps(self._intake.cutter.complete(), overload):
                     yield found
                     if overload is not None:
