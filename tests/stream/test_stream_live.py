@@ -111,6 +111,10 @@ def test_overload_is_a_slow_machine_or_a_long_queue() -> None:
         overload.stepped(0.006)
     assert overload.merges(2, 0.005)
     assert not overload.merges(1, 0.005)
+    overload.speed = 0.5
+    assert not overload.merges(2, 0.005), "slow motion leaves twice the time"
+    overload.speed = 0.0
+    assert not overload.merges(9, 0.005), "a pause leaves all of it"
 
 
 def test_percentiles_are_those_of_all_durations() -> None:
