@@ -10,16 +10,16 @@ import tyro
 from saccade.commands.options import Device, RateOption
 from saccade.commands.recordings import AS_STATED, AnySource, Reading
 from saccade.events.reader import Reader
+from saccade.live import FASTEST_HZ, SLOWEST_HZ
 from saccade.machine import check_extra
 from saccade.sources.network import LOOPBACK
-from saccade.sources.open import open_source, parse_source
+from saccade.sources.open import open_source
 from saccade.sources.send import send_events
 from saccade.sources.source import Source
 from saccade.types import InputError
 
 log = logging.getLogger("saccade")
 
-SLOWEST_HZ, FASTEST_HZ = 1.0, 1000.0
 LEAST_SCORE = 0.1  # of boxes that are sent to the page, which shows those above its own threshold
 
 Receiver = Annotated[
@@ -32,7 +32,7 @@ def live(
     *,
     weights: str | Path = "nano",
     rate_hz: RateOption = 200.0,
-    beside: str | Path | None = None,
+    beside: tuple[str, ...] = (),
     host: str = LOOPBACK,
     port: int = 8600,
     repeat: bool = True,
@@ -48,45 +48,42 @@ def live(
     Args:
         weights: A weights file, or a name of weights that come with saccade.
         rate_hz: Answers per second of event time, 1 to 1000; the page can change it.
-        beside: Further weights, on the same events in a second panel, such as rvt-nano.
+        beside: Further weights; on the same events, each in a panel of its own, such as rvt-nano.
         host: Address to serve the page on; 0.0.0.0 is every network of this machine.
         port: Port to serve the page on; 0 = any that is free.
         repeat: Begin a recording again when it ends; --no-repeat stops there.
         device: Where to compute; auto: the GPU if there is one.
-        threads: CPU threads of each detector; 0 = as many as the runtime likes.
+        threads: CPU threads; 0 = as many as the runtime likes.
     """
     if not SLOWEST_HZ <= rate_hz <= FASTEST_HZ:
         raise InputError(f"--rate {rate_hz:g}: expected {SLOWEST_HZ:g} to {FASTEST_HZ:g}")
     if threads < 0:
         raise InputError(f"--threads {threads}: expected 1 or more, or 0 to leave the choice to the runtime")
-    if str(beside) == str(weights):
-        raise InputError(f"--beside {beside}: are the same weights as --weights; choose others to compare with")
+    several = {Path(name).stem: name for name in (weights, *beside)}
+    if len(several) <= len(beside):
+        raise InputError(f"--beside {' '.join(beside)}: two have the same name; rename one, panels go by it")
     for package in ("starlette", "uvicorn", "websockets"):
         check_extra("the live page", package, "live")
-    parse_source(source)  # before torch is imported
     from saccade.live.server import is_loopback, listen, make_server, page_address
     from saccade.live.session import Session
     from saccade.stream.stream import Stream
 
     token = None if is_loopback(host) else secrets.token_urlsafe(16)
-    with listen(host, port) as listener:
-        streams = {
-            Path(name).stem: Stream(name, rate_hz, score=LEAST_SCORE, faults="skip", device=device, threads=threads or None)
-            for name in (weights, beside)
-            if name is not None
-        }
-        opened = open_source(source, speed=1.0, faults="skip", lasting=True, **vars(opening))
+    with listen(host, port) as listener, open_source(source, speed=1.0, faults="skip", lasting=True, **vars(opening)) as opened:
         assert isinstance(opened, Source)  # files have a speed here
-        with opened:
-            session = Session(str(source), opened, streams, repeats=repeat)
-            session.start()
-            print(f"{page_address(listener, token)}\nserving {source} at {rate_hz:g} Hz; Ctrl-C ends it", flush=True)
-            try:
-                make_server(session, token).run(sockets=[listener])
-            except KeyboardInterrupt:  # how it is meant to end
-                pass
-            finally:
-                session.close()
+        streams = {
+            name: Stream(file, rate_hz, score=LEAST_SCORE, faults="skip", device=device, threads=threads or None)
+            for name, file in several.items()
+        }
+        session = Session(str(source), opened, streams, repeats=repeat)
+        session.start()
+        print(f"{page_address(listener, token)}\nserving {source} at {rate_hz:g} Hz; Ctrl-C ends it", flush=True)
+        try:
+            make_server(session, token).run(sockets=[listener])
+        except KeyboardInterrupt:  # how it is meant to end
+            pass
+        finally:
+            session.close()
     for panel in session.panels:
         print(f"{panel.name}: {panel.stream.counters}")
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from saccade.live import FASTEST_HZ
 from saccade.sources.source import Source
 from saccade.stream.stream import Stream
 from saccade.types import Detections, Events
 
-SLOWEST_HZ, FASTEST_HZ = 1.0, 1000.0
 RECENT_S = 1.0  # over which rates are measured
 LATENCIES = 1000  # answers whose latencies are looked at
 COUNTED = (  # that pages show
@@ -57,6 +57,7 @@ class Panel:
         """The recording starts anew: memory, tracks and time do, too; what was counted stays."""
         self._before = self._counts()
         self._answered_us.clear()
+        self.found = None
         self.stream.reset()
 
     def reached_hz(self) -> float:

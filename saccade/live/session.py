@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from saccade.live.panel import FASTEST_HZ, RECENT_S, SLOWEST_HZ, Branch, Panel
+from saccade.live import FASTEST_HZ, SLOWEST_HZ
+from saccade.live.panel import RECENT_S, Branch, Panel
 from saccade.live.surface import Surface
 from saccade.sources.source import Replay, Source
 from saccade.stream.stream import Stream
@@ -213,8 +214,9 @@ class Session:
     def message(self) -> bytes:
         """A picture with all that belongs to it: length of the JSON (uint32, little-endian), JSON, one byte a pixel (see `surface`)."""
         surface = self.surface
-        times_us = [panel.found.time_us for panel in self.panels if panel.found is not None]
-        now_us = max([self._newest_us, *(time_us for time_us in times_us if time_us < self._newest_us + 10_000_000)])
+        # In silence the detectors' clock goes on; one that has stopped, or is still in the round before, has none.
+        clocks_us = [panel.found.time_us for panel in self.panels if panel.found is not None and not panel.problem]
+        now_us = max([self._newest_us, *clocks_us])
         shades = np.zeros((0, 0), np.uint8) if surface is None else surface.shades(now_us, SHOWN_US)
         header = {
             "source": self.name, "state": self.state(), "problem": self.problem, "time_us": now_us, "round": self.rounds,
