@@ -153,6 +153,7 @@ class Silence:
         self.source = source
         self.quiet_us = 0.0  # of event time since the newest event
         self._heard_s = self._asked_s = time.perf_counter()
+        self._speed = self.speed
         self._said = False
 
     @property
@@ -170,7 +171,8 @@ class Silence:
 
     def lasts(self, now_s: float, stall_s: float | None) -> float:
         """Microseconds without events; InputError after STALL_S seconds without anything."""
-        speed = self.speed
+        speed = min(self._speed, self.speed)  # since it was last asked; behind the source's clock is better than ahead of it
+        self._speed = self.speed
         passed_s, self._asked_s = now_s - self._asked_s, now_s
         self.quiet_us += passed_s * speed * 1e6
         if not speed:
