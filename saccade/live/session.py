@@ -91,9 +91,9 @@ class Session:
     def speed(self, speed: float) -> None:
         if not SLOWEST <= speed <= FASTEST:
             raise InputError(f"speed: {speed:g}, expected {SLOWEST:g} to {FASTEST:g} times its own")
-        self._speed = speed
         if not self.paused:
-            self.play()
+            self._set_speed(speed)
+        self._speed = speed
 
     def play(self) -> None:
         self._set_speed(self._speed)

@@ -181,7 +181,7 @@ def test_a_sender_that_leaves_is_shown_and_the_next_one_goes_on(monkeypatch: pyt
             send_events(Replay(events(4000, start_us=first_us, span_us=300_000)), f"tcp://127.0.0.1:{source.port}")
             look_until(viewer, lambda seen, first_us=first_us: seen["time_us"] > first_us + 250_000)
             look_until(viewer, lambda seen: seen["state"] == "silent")
-        viewer.send('{"do": "pause"}')
-        while isinstance(answer := viewer.recv(timeout=60), bytes):
-            pass
-        assert "only recordings" in json.loads(answer)["problem"]
+        for wish in ('{"do": "pause"}', '{"do": "step"}', '{"do": "speed", "value": 2}'):
+            viewer.send(wish)
+            assert "only recordings" in json.loads(viewer.recv(timeout=60))["problem"]
+        assert look(viewer)["speed"] == 1
