@@ -5,22 +5,26 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import tyro
 from tqdm import tqdm
 
 from saccade.commands.options import ClockChoice, Device, From, RateOption, To
-from saccade.commands.recordings import AS_STATED, Reading, Recording, check_seconds, limits
+from saccade.commands.recordings import AS_STATED, AnySource, Reading, check_seconds, limits
 from saccade.commands.simulate import size_of
 from saccade.commands.weights import WeightsFile
+from saccade.events.reader import Reader
 from saccade.machine import check_extra, keep_freed_memory
 from saccade.outputs.outputs import EXTRAS, Outputs, RunInfo, check_outputs, open_outputs
 from saccade.pool import stop_signals
 from saccade.representation.windows import WindowKind
-from saccade.types import Counts, Events, InputError, Stepping
+from saccade.sources.open import open_source, parse_source
+from saccade.sources.source import Replay, Source
+from saccade.types import Counts, Detections, Events, InputError, Stepping
 
 if TYPE_CHECKING:
     from saccade.config import DetectorConfig
@@ -35,7 +39,7 @@ SMALL = 4096  # events that a fault may cost
 
 def detect(
     weights: WeightsFile,
-    recording: Recording,
+    recording: AnySource,
     *,
     rate_hz: RateOption = 20.0,
     min_rate_hz: MinRate = None,
@@ -61,7 +65,7 @@ def detect(
     overwrite: bool = False,
     opening: Reading = AS_STATED,
 ) -> None:
-    """Find objects in RECORDING at any rate: `saccade detect best.safetensors drive.raw --rate 200 --out boxes.mp4 boxes.jsonl`.
+    """Find objects in a recording or live SOURCE at any rate: `saccade detect nano drive.raw --rate 200 --out boxes.mp4 boxes.jsonl`.
 
     Outputs, several at once: .mp4 (events, boxes, tracks, time), .jsonl (a line a frame), .csv (a line a box, usable as labels), .json
     (COCO), .npy (Prophesee), .mcap (Foxglove), .rrd (Rerun), and - for JSON lines to a pipe. Each is NAME.part.SUFFIX until it is whole:
@@ -71,11 +75,13 @@ def detect(
     coordinates down into --size, tile cuts it into pieces of --size that overlap, each with a memory of its own, which takes as many
     times as long. Auto pads, and scales what is more than 1.2 times as large as --size.
 
+    A live source runs until it ends or Ctrl-C is pressed, which completes the files. If steps take too long, windows are merged.
+
     Args:
         rate_hz: Frames per second of event time.
         min_rate_hz: Let the rate follow the activity, down to this one; if only --max-rate is given, down to --rate.
         max_rate_hz: Let the rate follow the activity, up to this one; if only --min-rate is given, up to --rate.
-        out: Files to write, kinds by suffix; if not given RECORDING_detected.mp4 and .jsonl in this folder.
+        out: Files to write, kinds by suffix; if not given NAME_detected.mp4 and .jsonl in this folder.
         start_s: Begin so many seconds after the first event.
         end_s: End so many seconds after the first event.
         clock: Absolute: --from and --to are times of the recording's own clock, as `saccade info` prints them.
@@ -92,38 +98,59 @@ def detect(
         device: Where to compute; auto: the GPU if there is one.
         threads: CPU threads; 0 = one, or as many as there are cores where a step takes long and they are faster.
         trust: Open a .pt2 file, which can run any code of whoever wrote it as soon as it is opened; weights and .onnx can't.
-        faults: At damage or a jump of time in RECORDING, raise an error, or skip it and go on, after a jump with an empty memory.
+        faults: At damage or a jump of time in the source, raise an error, or skip it and go on, after a jump with an empty memory.
         overwrite: Replace files that exist.
     """
     _check(rate_hz, score, slow, threads)
     check_seconds(start_s, end_s)
     highest_hz = _check_rates(rate_hz, min_rate_hz, max_rate_hz)
     known = None if size is None else size_of(size)
-    paths = out or _standard(recording)
-    check_outputs(paths, recording, overwrite)
+    source = parse_source(recording)
+    file = Path(source.place if source.kind == "file" else recording)
+    paths = out or _standard(file.stem if source.kind == "file" else source.kind)
+    check_outputs(paths, file, overwrite)
     from saccade.export.runtime import open_runtime
     from saccade.stream.adaptive import Adaptive
+    from saccade.stream.stream import Stream
     from saccade.stream.tiles import open_stream
     from saccade.weights.load import find_weights
 
-    file = find_weights(weights)
-    with opening.open(recording) as reader:
-        start_us, end_us = limits(reader, start_s, end_s, clock)
+    weights_file = find_weights(weights)
+    if source.kind != "file" and (start_s is not None or end_s is not None or fit == "tile"):
+        raise InputError(f"{recording}: --from, --to and --fit tile are for recordings, whose length and sensor are known; leave them out")
+    with opening.open(recording) if source.kind == "file" else open_source(recording, faults=faults) as opened_source:
         adaptive = None if min_rate_hz is None and max_rate_hz is None else Adaptive(min_rate_hz=min_rate_hz, max_rate_hz=max_rate_hz)
-        opened = open_runtime(file, runtime, device, threads or None, trust=trust)
+        opened = open_runtime(weights_file, runtime, device, threads or None, trust=trust)
         wanted = class_indices(classes, opened.config)
-        stream = open_stream(
-            opened, rate_hz, reader.width, reader.height, fit, known, window=window, stepping=stepping, counts=counts, tracker=track,
-            score=score, adaptive=adaptive, faults=faults, pictures=True,
-        )  # fmt: skip
-        run = RunInfo(
-            recording=recording.name, width=reader.width, height=reader.height, classes=opened.config.classes, rate_hz=highest_hz,
-            start_us=start_us, end_us=end_us, slow=slow,
-        )  # fmt: skip
+        options: dict[str, Any] = {
+            "window": window, "stepping": stepping, "counts": counts, "tracker": track, "score": score, "adaptive": adaptive,
+            "faults": faults, "pictures": True,
+        }  # fmt: skip
+        about: dict[str, Any] = {"classes": opened.config.classes, "rate_hz": highest_hz, "slow": slow}
+        if not isinstance(opened_source, Reader):
+            _run_live(Stream(opened, rate_hz, fit=fit, size=known, **options), opened_source, str(recording), about, paths, wanted)
+            return
+        reader = opened_source
+        start_us, end_us = limits(reader, start_s, end_s, clock)
+        stream = open_stream(opened, rate_hz, reader.width, reader.height, fit, known, **options)
+        run = RunInfo(recording=file.name, width=reader.width, height=reader.height, start_us=start_us, end_us=end_us, **about)
         # Without limits a recording may be out of order; between limits that would be an error.
-        events = reader.stream(None if start_s is None else start_us, None if end_s is None else end_us)
+        events: Iterable[Events] = reader.stream(None if start_s is None else start_us, None if end_s is None else end_us)
         events = events if faults == "raise" else _small(events)
-        _run(stream, events, run, open_outputs(paths, run), wanted)
+        events = events if source.speed is None else Replay(events, source.speed)
+        _run(stream, stream.run(events), run, open_outputs(paths, run), wanted)
+
+
+def _run_live(stream: "Stream", source: Source, name: str, about: dict[str, Any], paths: tuple[Path, ...], wanted: np.ndarray) -> None:
+    """What the outputs must know of the sensor comes with the first answer."""
+    answers = stream.run(source)
+    first = next(answers, None)
+    if first is None:
+        raise InputError(f"{name}: ended before its first events, so there is nothing to detect")
+    width, height = stream.sensor
+    run = RunInfo(recording=name, width=width, height=height, start_us=first.time_us, end_us=None, **about)
+    _run(stream, chain([first], answers), run, open_outputs(paths, run), wanted)
+    log.warning("%s: %s", name, stream.counters)
 
 
 def _small(portions: Iterable[Events]) -> Iterator[Events]:
@@ -133,20 +160,22 @@ def _small(portions: Iterable[Events]) -> Iterator[Events]:
             yield events[first : first + SMALL]
 
 
-def _run(stream: "Stream | Tiled", events: Iterable[Events], run: RunInfo, outputs: Outputs, wanted: np.ndarray) -> None:
+def _run(stream: "Stream | Tiled", answers: Iterable[Detections], run: RunInfo, outputs: Outputs, wanted: np.ndarray) -> None:
     keep_freed_memory()  # states and features of a step are as large as those of the one before
     frames, boxes, tracks, began_s, time_us = 0, 0, set[int](), time.perf_counter(), run.start_us
     try:
         with stop_signals() as asked, outputs, _bar(run) as bar:
-            for found in stream.run(events):
+            for found in answers:
                 shown = found[np.isin(found.classes, wanted)]
                 outputs.write(shown, stream.picture if outputs.wants_frames else None)
                 frames, boxes, time_us = frames + 1, boxes + len(shown), found.time_us
                 tracks |= set() if shown.tracks is None else set(shown.tracks[shown.tracks >= 0].tolist())
                 bar.update((found.time_us - run.start_us) / 1e6 - bar.n)
                 if asked:  # between two frames: every output has the same ones
+                    if run.end_us is None:  # a live source has no other end
+                        break
                     raise KeyboardInterrupt
-            if not frames:
+            if not frames and run.end_us is not None:
                 here = f"from {run.start_us / 1e6:.6f} to {run.end_us / 1e6:.6f} s of its clock"
                 raise InputError(f"{run.recording}: has no events {here}, so there is nothing to detect; choose another --from and --to")
     except KeyboardInterrupt:
@@ -157,7 +186,7 @@ def _run(stream: "Stream | Tiled", events: Iterable[Events], run: RunInfo, outpu
             raise
         raise InputError(f"{error}; {_left(outputs, time_us)}") from error
     seconds = time.perf_counter() - began_s
-    speed = (run.end_us - run.start_us) / 1e6 / seconds
+    speed = ((time_us if run.end_us is None else run.end_us) - run.start_us) / 1e6 / seconds
     files = [output.path for output in outputs.outputs if str(output.path) != "-"]
     where = sys.stdout if len(files) == len(outputs.outputs) else sys.stderr  # a pipe gets JSON lines only
     rate = f"{'up to ' if stream.adaptive else ''}{run.rate_hz:g} Hz"
@@ -175,8 +204,8 @@ def class_indices(names: tuple[str, ...], config: "DetectorConfig") -> np.ndarra
     return np.array([index for index, name in enumerate(config.classes) if name.casefold() in chosen or not chosen])
 
 
-def _standard(recording: Path) -> tuple[Path, ...]:
-    video, lines = (Path(f"{recording.stem}_detected{suffix}") for suffix in (".mp4", ".jsonl"))
+def _standard(name: str) -> tuple[Path, ...]:
+    video, lines = (Path(f"{name}_detected{suffix}") for suffix in (".mp4", ".jsonl"))
     try:
         check_extra(video, *EXTRAS[".mp4"])
     except InputError as error:
@@ -211,6 +240,7 @@ def _left(outputs: Outputs, time_us: int) -> str:
 @contextmanager
 def _bar(run: RunInfo) -> Iterator[tqdm]:
     shape = "{desc} {percentage:3.0f} %|{bar}| {n:,.2f} of {total:,.2f} s [{elapsed} < {remaining}]"
-    total = (run.end_us - run.start_us) / 1e6
+    total = None if run.end_us is None else (run.end_us - run.start_us) / 1e6
+    shape = shape if total is not None else "{desc} {n:,.2f} s [{elapsed}]"
     with tqdm(total=total, desc=f"detecting at {run.rate_hz:g} Hz", bar_format=shape, leave=False, disable=None) as bar:
         yield bar

@@ -75,7 +75,7 @@ def evaluate(
         split: Only this split; test if not given, or else what there is.
         kind: Layout of the data set; recognised by its files if not given.
         recordings: Score only the first so many recordings; 0 = all.
-        beside: Further weights to score in the same way and show in the same table and report.
+        beside: Further weights; they are scored in the same way and shown in the same table and report.
         protocol: Saccade: frames without objects count, boxes ranked by objectness x class. Prophesee: the rules that papers use.
         label_rate: Thin denser labels to so many instants per second (simulated ones have 200).
         latency_ms: Also compute streaming AP: what would be ready in time if a step took so long, or `measured` on this machine.

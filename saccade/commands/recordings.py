@@ -11,7 +11,6 @@ from tqdm import tqdm
 
 from saccade.commands.options import ClockChoice, From, RateOption, To
 from saccade.events import mend
-from saccade.events.open import open_events
 from saccade.events.reader import LATEST_US, Reader
 from saccade.events.statistics import Statistics, measure, sparkline
 from saccade.events.write import check_target, write_events
@@ -20,12 +19,21 @@ from saccade.outputs.sheet import spread_frames, write_sheet
 from saccade.outputs.video import FASTEST_FPS, write_video
 from saccade.representation.frames import frames
 from saccade.representation.windows import WindowKind
+from saccade.sources.open import open_recording
 from saccade.types import Events, InputError
 
 Recording = Annotated[
-    Path,
+    str | Path,  # text first: as a path, tcp://HOST would lose a slash
     tyro.conf.Positional,
-    tyro.conf.arg(metavar="RECORDING", help="Event recording: DAT, RAW, HDF5, AEDAT4, ROS bag, ES, npz, csv, ..."),
+    tyro.conf.arg(metavar="RECORDING", help="Event recording: DAT, RAW, HDF5, AEDAT4, ROS bag, ES, npz, csv, ..., or `street`, a sample."),
+]
+AnySource = Annotated[
+    str | Path,
+    tyro.conf.Positional,
+    tyro.conf.arg(
+        metavar="SOURCE",
+        help="A recording, drive.raw, or drive.raw@1 at its own speed; -, tcp://127.0.0.1:7700, udp://127.0.0.1:7700, camera:, sim:7.",
+    ),
 ]
 LEAST, MOST = 1e-6, 1e9  # of rates, windows and slow motion: numbers beyond are mistakes, and overflow
 OutFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT", help="File to write.")]
@@ -48,9 +56,9 @@ class Opening:
     index: Path | None = None
     """File for the time index, instead of one in the cache folder."""
 
-    def open(self, path: Path) -> Reader:
-        return open_events(
-            path,
+    def open(self, name: Path | str) -> Reader:
+        return open_recording(
+            name,
             width=self.width,
             height=self.height,
             columns=self.columns,
@@ -109,7 +117,7 @@ def convert(
         start_at_zero: Subtract the time of the first event from all times.
         overwrite: Replace files that exist.
     """
-    check_target(out, recording, overwrite)
+    check_target(out, Path(recording), overwrite)
     with opening.open(recording) as reader, _progress(reader, "converting") as chunks:
         mended = mend.Mended()
         events: Iterator[Events] = chunks
@@ -121,7 +129,7 @@ def convert(
             events = mend.drop_duplicates(events, mended)
         if start_at_zero:
             events = mend.start_at_zero(events, mended)
-        count = write_events(events, out, width=reader.width, height=reader.height, source_path=recording, overwrite=overwrite)
+        count = write_events(events, out, width=reader.width, height=reader.height, source_path=reader.path, overwrite=overwrite)
     for line in _report_mended(mended):
         print(line)
     print(f"{out}: {count:,} events, {out.stat().st_size / 1e6:.1f} MB")
@@ -167,7 +175,7 @@ def view(
         start_us, end_us = limits(reader, start_s, end_s, clock)
         if out.suffix.lower() == ".png":
             chosen = spread_frames(reader, 8, start_us, end_us, rate_hz, window, round(window_ms * 1000))
-            write_sheet(out, chosen, f"{recording.name} at {rate_hz:g} Hz, {window} windows")
+            write_sheet(out, chosen, f"{reader.path.name} at {rate_hz:g} Hz, {window} windows")
             print(f"{out}: {len(chosen)} frames")
             return
         pictures = frames(reader.stream(start_us, end_us), rate_hz, window, round(window_ms * 1000), reuse=True)

@@ -26,13 +26,13 @@ Look = Callable[[], Histogram]  # makes the frame that the detections were found
 class RunInfo:
     """What an output says about the run as a whole."""
 
-    recording: str  # name of the file
+    recording: str  # name of the file, or of the live source
     width: int  # of the sensor
     height: int
     classes: tuple[str, ...]
     rate_hz: float
     start_us: int  # the part of the recording that is detected
-    end_us: int
+    end_us: int | None  # None: of a live source
     slow: float = 1.0  # slow motion of videos
 
 

@@ -19,6 +19,7 @@ STRIP_HEIGHT = 52
 AXIS = 30  # of the strip's rows
 MARGIN = 16
 TRAIL_US = 500_000
+SHORTEST_AXIS_US = 10_000_000  # of a live source, whose end nobody knows
 UNIX_US = 10**14  # later times are Unix time: shown as seconds since the start
 TICK_STEPS = tuple(step * 10.0**power for power in range(-4, 5) for step in (1, 2, 5))  # seconds
 
@@ -29,6 +30,7 @@ class Overlay:
     def __init__(self, run: RunInfo) -> None:
         self.run = run
         self.trails: defaultdict[int, deque[tuple[int, float, float]]] = defaultdict(deque)
+        self.end_us = run.start_us + SHORTEST_AXIS_US if run.end_us is None else run.end_us  # of the axis; grows with a live source
         self.strip: LargePicture | None = None  # what is the same in all frames: the time axis
 
     def draw(self, picture: Picture, detections: Detections) -> LargePicture:
@@ -39,7 +41,9 @@ class Overlay:
         scale = large.shape[0] / picture.shape[0]
         height, width = large.shape[:2]
         strip_height = STRIP_HEIGHT + (height + STRIP_HEIGHT) % 2  # video needs even sides
-        if self.strip is None or self.strip.shape != (strip_height, width + width % 2, 3):
+        grows = self.run.end_us is None and detections.time_us > self.end_us
+        self.end_us = detections.time_us if grows else self.end_us
+        if grows or self.strip is None or self.strip.shape != (strip_height, width + width % 2, 3):
             self.strip = self._strip(strip_height, width)
         canvas = np.empty((height + strip_height, width + width % 2, 3), np.uint8)
         canvas[:height, :width] = large
@@ -88,7 +92,7 @@ class Overlay:
         from PIL import Image, ImageDraw
 
         run, (left, right, line) = self.run, (MARGIN, width - MARGIN, AXIS)
-        start_us, end_us = run.start_us - self.zero_us, run.end_us - self.zero_us
+        start_us, end_us = run.start_us - self.zero_us, self.end_us - self.zero_us
         image = Image.new("RGB", (width + width % 2, height), STRIP)
         draw, small = ImageDraw.Draw(image), font(10)
         draw.line((left, line, right, line), fill=FAINT, width=3)
@@ -121,5 +125,5 @@ class Overlay:
     def _place(self, time_us: float, width: int) -> float:
         """x of a time that is counted from `zero_us`."""
         start_us = self.run.start_us - self.zero_us
-        passed = (time_us - start_us) / max(self.run.end_us - self.run.start_us, 1)
+        passed = (time_us - start_us) / max(self.end_us - self.run.start_us, 1)
         return MARGIN + (width - 2 * MARGIN) * min(max(passed, 0), 1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from saccade.sources.open import Source
+from saccade.sources.source import Source
 from saccade.types import Events, InputError
 
 PORTION_US = 2_000
@@ -74,7 +74,17 @@ class IniVationCamera(Source):
 
 
 def open_camera(maker: str, serial: str) -> Source:
-    return PropheseeCamera(serial) if maker == "prophesee" else IniVationCamera(serial)
+    """MAKER is prophesee, inivation, or camera: the first that has a camera."""
+    makers: dict[str, type[PropheseeCamera] | type[IniVationCamera]] = {"prophesee": PropheseeCamera, "inivation": IniVationCamera}
+    if maker != "camera":
+        return makers[maker](serial)
+    problems = []
+    for one in makers.values():
+        try:
+            return one(serial)
+        except InputError as error:
+            problems.append(str(error))
+    raise InputError(f"camera: {'; '.join(problems)}")
 
 
 def _copied(t: Any, x: Any, y: Any, p: Any, width: int, height: int) -> Events:

@@ -1,301 +1,145 @@
-"""FILE, PIPE, NETWORK, CAMERA -> PORTIONS OF EVENTS: what `Stream.run` takes. `open_source` opens any by name.
+"""NAME -> SOURCE: the one parser of what a recording or a live source is called, for every command and for `Stream.run`."""
 
-A source is an iterable of Events. `live = True`: the stream reads it in a thread. `patient = True`: it can be paused without losing
-events. `speed`: event time per wall-clock time. `lost`, `bad` and `foreign` count packets; `close()` ends it.
-"""
-
-import logging
-import os
-import select
-import socket
-import sys
-import time
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from saccade.events.open import open_events
 from saccade.events.reader import Reader
-from saccade.sources.packets import HEADER, MAGIC, MOST_BYTES, SequenceNumbers, decode, length_of
+from saccade.samples import STREET
+from saccade.sources.network import LOOPBACK, Pipe, Tcp, Udp
+from saccade.sources.source import Replay, Source
 from saccade.types import Events, Faults, InputError
 
-log = logging.getLogger("saccade")
-
-ADVICE = 'check the sender, or skip such packets with faults="skip"'
-LOOPBACK = "127.0.0.1"
-POLL_S = 0.1  # poll interval for noticing close()
-MOST_JOINED = 64  # waiting datagrams that become one portion
-SILENCE_S = 1.0  # of a UDP sender, after which another may take its place: one that restarts has a new port
-
-
-class Source:
-    """Base of the live sources: ended by `close()`, or by leaving a `with` block."""
-
-    live = True
-    patient = False
-    closed = False
-    lost = bad = foreign = 0  # packets that never arrived; that were damaged and left out; that another sender sent meanwhile
-
-    def __iter__(self) -> Iterator[Events]:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        self.closed = True
-
-    def __enter__(self) -> "Source":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+NAMES = {  # as errors and docs/live.md list them
+    "drive.raw": "a recording, as fast as it can be read; `street` is one that comes with saccade",
+    "drive.raw@1": "the same at its own speed, as a camera would deliver it; `@0.1` is slow motion",
+    "-": "packets from standard input",
+    "tcp://127.0.0.1:7700": "packets of whoever connects there; `tcp://:7700` from this machine, `tcp://0.0.0.0:7700` from any",
+    "udp://127.0.0.1:7700": "packets, one per datagram",
+    "camera:": "the first camera that is found; `prophesee:SERIAL` through Metavision, `inivation:SERIAL` through dv-processing",
+    "sim:7": "drawn streets of random seed 7 that never end, at their own speed; `sim:7@0.1` is slow motion",
+}
+CAMERAS = ("camera", "prophesee", "inivation")
+STREET_S = 60.0  # of a simulated street, then the next follows
+UNSEEN, MILLION = 900_000, 1_000_000  # seeds of streets that are for tests: no training of ours has seen them
 
 
-class Replay(Source):
-    """Ordered events of a recording or simulation, at SPEED times real time, as a camera would deliver them."""
+class SourceName(NamedTuple):
+    """What a name says; `parse_source` reads it."""
 
-    patient = True
-
-    def __init__(self, source: Iterable[Events], speed: float = 1.0, portion_us: int = 2_000) -> None:
-        if not 0 < speed <= 1e6 or portion_us < 1:
-            raise InputError(f"replay: speed={speed} must be above 0 and at most a million, portion_us={portion_us} at least 1")
-        self.source, self.speed, self.portion_us = source, speed, portion_us
-
-    def __iter__(self) -> Iterator[Events]:
-        began_s, began_us = time.perf_counter(), None
-        for chunk in self.source:
-            first = 0
-            while first < len(chunk) and not self.closed:
-                until_us = int(chunk.t[first]) // self.portion_us * self.portion_us + self.portion_us
-                last = max(int(chunk.t.searchsorted(until_us)), first + 1)
-                began_us = int(chunk.t[first]) if began_us is None else began_us
-                if not self._sleep_until(began_s + (until_us - began_us) / 1e6 / self.speed):
-                    return
-                yield chunk[first:last]
-                first = last
-
-    def _sleep_until(self, due_s: float) -> bool:
-        """False if the source was closed in the meantime."""
-        while (left_s := due_s - time.perf_counter()) > 0 and not self.closed:
-            time.sleep(min(left_s, POLL_S))
-        return not self.closed
-
-    def close(self) -> None:
-        super().close()
-        if isinstance(self.source, Reader):
-            self.source.close()
-
-    def __repr__(self) -> str:
-        return f"{self.source!r} at {self.speed:g} times its speed"
+    kind: Literal["file", "pipe", "tcp", "udp", "sim", "camera", "prophesee", "inivation"]
+    place: str  # the file, the host, the seed, the serial number
+    port: int = 0
+    speed: float | None = None  # of @1; None if it isn't stated
 
 
-class Pipe(Source):
-    """Packets (`saccade.sources.packets`) from standard input, or from any other file descriptor."""
-
-    patient = True
-
-    def __init__(self, number: int | None = None, *, faults: Faults = "raise", name: str = "standard input") -> None:
-        self.number, self.faults, self.name = sys.stdin.fileno() if number is None else number, faults, name
-        self.bad = 0  # damaged or incomplete packets, with faults="skip"
-
-    def __iter__(self) -> Iterator[Events]:
-        held, place = b"", 0  # at most one packet and one read
-        while not self.closed:
-            if not select.select([self.number], [], [], POLL_S)[0]:
-                continue
-            data = os.read(self.number, 1 << 18)
-            held += data
-            found, used = [], 0
-            try:
-                for events, used in self._packets(held, place):  # noqa: B007  the last value is used below
-                    if events is not None:
-                        found.append(events)
-            finally:  # packets before a damaged one are good
-                yield from joined(found)
-            held, place = held[used:], place + used
-            if not data:
-                if held:
-                    self._fault(f"ends inside a packet, after {place:,} bytes")
-                return
-
-    def _packets(self, held: bytes, place: int) -> Iterator[tuple[Events | None, int]]:
-        """Events of every whole packet (None if it is damaged) and where it ends in HELD. PLACE: position of HELD in the stream."""
-        start = 0
-        while len(held) - start >= HEADER.size:
-            events = None
-            try:
-                length = length_of(held[start : start + HEADER.size])
-                if len(held) - start < length:
-                    return
-                _, events = decode(held[start : start + length])
-            except InputError as error:
-                self._fault(f"the packet at byte {place + start:,} {error}")
-                following = held.find(MAGIC, start + 1)
-                length = (following if following > 0 else len(held) - len(MAGIC) + 1) - start  # a magic may begin in the last bytes
-            start += length
-            yield events, start
-
-    def _fault(self, what: str) -> None:
-        if self.faults == "raise":
-            raise InputError(f"{self.name}: {what}; {ADVICE}")
-        self.bad += 1
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-class Tcp(Pipe):
-    """Packets of the first client that sends one; those that leave before (port scans, health checks) don't end the stream.
-
-    HOST: the address to listen on, by default this machine's only; "" is every network.
-    """
-
-    def __init__(self, port: int, host: str = LOOPBACK, *, faults: Faults = "raise") -> None:
-        self._listener = _bound(socket.SOCK_STREAM, host, port)
-        self._listener.listen(1)
-        self.port = int(self._listener.getsockname()[1])
-        super().__init__(self._listener.fileno(), faults=faults, name=f"tcp://{host}:{self.port}")
-
-    def __iter__(self) -> Iterator[Events]:
-        started, left = False, 0  # whether a packet came; clients that left before
-        while not self.closed and not started:
-            if not select.select([self._listener], [], [], POLL_S)[0]:
-                continue
-            connection, client = self._listener.accept()
-            with connection:
-                self.number = connection.fileno()
-                try:
-                    for events in super().__iter__():
-                        started = True
-                        yield events
-                except ConnectionError as error:
-                    if started:
-                        self._fault(f"the connection broke ({error})")
-            if not started and not self.closed:
-                left += 1
-                if left == 1:  # logged once: a health check may come every second
-                    log.warning("%s: %s:%s left before its first packet; waiting for the next client", self.name, *client[:2])
-        self._listener.close()
-
-
-class Udp(Source):
-    """One packet per datagram, from one sender at a time; `lost` counts missing ones, `foreign` those of other senders meanwhile.
-
-    The first sender is listened to until it was silent for SILENCE_S; then the next one with a valid packet takes its place.
-    Anybody can send to a port: a datagram without our magic isn't the sender's fault. It is counted as `bad` and left out, whatever
-    FAULTS says about damaged packets.
-    """
-
-    def __init__(self, port: int, host: str = LOOPBACK, *, faults: Faults = "skip") -> None:
-        self.faults = faults
-        self._socket = _bound(socket.SOCK_DGRAM, host, port)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
-        self._socket.setblocking(False)
-        self.port = int(self._socket.getsockname()[1])
-        self.name = f"udp://{host}:{self.port}"
-        self.sequence = SequenceNumbers()
-        self._sender: Any = None
-        self._heard_s = 0.0  # when its newest datagram came
-
-    def __iter__(self) -> Iterator[Events]:
-        with self._socket:
-            while not self.closed:
-                if select.select([self._socket], [], [], POLL_S)[0]:
-                    for events in joined([events for events in (self._receive() for _ in range(MOST_JOINED)) if events is not None]):
-                        paused_s = time.monotonic()
-                        yield events
-                        self._heard_s += time.monotonic() - paused_s  # datagrams wait in the socket meanwhile: that is no silence
-
-    def _receive(self) -> Events | None:
-        try:
-            packet, sender = self._socket.recvfrom(MOST_BYTES)
-        except (BlockingIOError, InterruptedError):
-            return None
-        known, now_s = self._sender in (None, sender), time.monotonic()
-        if not known and now_s - self._heard_s < SILENCE_S:
-            self._leave_out(sender)
-            return None
-        try:
-            number, events = decode(packet)
-        except InputError as error:
-            if not known:
-                self._leave_out(sender)
-                return None
-            if self._sender == sender:
-                self._heard_s = now_s
-            is_packet = packet.startswith(MAGIC)
-            if not is_packet and not self.bad:  # logged once: there may be thousands a second
-                log.warning("%s: a datagram from %s:%s is left out: it %s", self.name, *sender[:2], error)
-            if is_packet and self.faults == "raise":
-                raise InputError(f"{self.name}: a packet from {sender[0]} {error}; {ADVICE}") from error
-            self.bad += 1
-            return None
-        if not known:
-            log.warning("%s: %s:%s was silent; listening to %s:%s from now on", self.name, *self._sender[:2], *sender[:2])
-            self.sequence.restart()
-        self._sender, self._heard_s = sender, now_s
-        new = self.sequence.is_new(number)
-        self.lost = self.sequence.lost
-        return events if new else None
-
-    def _leave_out(self, sender: Any) -> None:
-        """Count a packet of another sender than the one listened to."""
-        if not self.foreign:  # logged once
-            log.warning("%s: packets from %s:%s are left out while %s:%s sends", self.name, *sender[:2], *self._sender[:2])
-        self.foreign += 1
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-def joined(portions: list[Events]) -> list[Events]:
-    """One portion, if all are from one sensor size: every portion costs the stream a little."""
-    sensors = {(one.width, one.height) for one in portions}
-    return [Events.join(portions)] if len(sensors) == 1 else portions
-
-
-def _bound(kind: socket.SocketKind, host: str, port: int) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        opened = socket.socket(family, kind)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        opened.bind((host, port))
-    except (OSError, OverflowError) as error:
-        raise InputError(f"can't listen on {host or 'every network'}, port {port} ({error}); is another program there?") from error
-    return opened
-
-
-def open_source(name: Path | str, *, speed: float | None = None, faults: Faults = "raise", **opening: Any) -> "Source | Reader":
-    """Any source by its name.
-
-    drive.raw                          a file, as fast as it can be read, or at SPEED times real time
-    -                                  packets from standard input
-    tcp://127.0.0.1:7777, tcp://:7777  packets of one connection; without a host from this machine only, tcp://0.0.0.0:7777 from any
-    udp://127.0.0.1:7777               packets in datagrams
-    prophesee:, prophesee:SERIAL       a live camera through Metavision
-    inivation:, inivation:SERIAL       a live camera through dv-processing
-    OPENING: options of `open_events`.
-    """
+def parse_source(name: Path | str) -> SourceName:
+    """Any name of NAMES; a file of that name goes before every other meaning."""
     text = str(name)
+    if Path(text).exists():
+        return SourceName("file", text)
     if text == "-":
-        return Pipe(faults=faults)
+        return SourceName("pipe", text)
     if text.startswith(("tcp:", "udp:")):
-        kind, host, port = _address(text)
-        return Tcp(port, host, faults=faults) if kind == "tcp" else Udp(port, host, faults=faults)
-    if text.startswith(("prophesee:", "inivation:")) and not Path(text).exists():
-        from saccade.sources.cameras import open_camera
+        return _address(text)
+    place, speed = _speed(text)
+    kind, colon, rest = place.partition(":")
+    if kind == "sim" and colon:
+        if not re.fullmatch(r"\d{1,9}", rest):
+            raise InputError(f"{text}: expected sim:SEED, a whole number from 0 on, such as sim:7")
+        return SourceName("sim", rest, speed=speed)
+    if kind in CAMERAS and colon:
+        if speed is not None:
+            raise InputError(f"{text}: a camera has its own speed; leave @{speed:g} out")
+        return SourceName(kind, rest)  # type: ignore[arg-type]  # one of CAMERAS
+    if place == "street" and not Path(place).exists():
+        place = str(STREET)
+    path = Path(place)
+    if not path.exists() and (re.match(r"[a-z][a-z0-9+]+:", text) or not (path.suffix or path.parent.name)):
+        raise InputError(f"{text}: no such file, and no source of another kind; expected one of {', '.join(NAMES)}")
+    return SourceName("file", place, speed=speed)
 
-        return open_camera(*text.split(":", 1))
-    reader = open_events(name, **opening)
-    return reader if speed is None else Replay(reader, speed)
+
+def open_source(
+    name: Path | str, *, speed: float | None = None, faults: Faults = "raise", lasting: bool = False, **opening: Any
+) -> "Source | Reader":
+    """Any source by its name, see NAMES.
+
+    speed: of a recording whose name states none; None: as fast as it can be read.
+    lasting: a TCP source waits for the next client when one leaves, instead of ending. opening: options of `open_events`, for files.
+    """
+    kind, place, port, stated = parse_source(name)
+    if kind == "file":
+        reader = open_events(place, **opening)
+        speed = speed if stated is None else stated
+        return reader if speed is None else Replay(reader, speed)
+    if kind == "pipe":
+        return Pipe(faults=faults)
+    if kind == "tcp":
+        return Tcp(port, place, faults=faults, lasting=lasting)
+    if kind == "udp":
+        return Udp(port, place, faults=faults)
+    if kind == "sim":
+        return Replay(EndlessStreet(int(place)), stated or speed or 1.0)
+    from saccade.sources.cameras import open_camera
+
+    return open_camera(kind, place)
 
 
-def _address(text: str) -> tuple[str, str, int]:
+def open_recording(name: Path | str, **opening: Any) -> Reader:
+    """A recording on disk, for what needs its beginning and its end; at which speed it would be played plays no role."""
+    kind, place, _, _ = parse_source(name)
+    if kind != "file":
+        raise InputError(f"{name}: is a live source, without a beginning and an end; expected a recording on disk, such as drive.raw")
+    return open_events(place, **opening)
+
+
+class EndlessStreet:
+    """Drawn streets, one after the other, in one time that goes on; every minute another one, unlike those of any training."""
+
+    width, height = 160, 128
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def __iter__(self) -> Iterator[Events]:
+        from saccade.simulate.plan import make_scene
+        from saccade.simulate.simulation import simulate
+
+        for number in count():
+            street = make_scene(MILLION * self.seed + UNSEEN + number % (MILLION - UNSEEN), self.width, self.height, STREET_S)
+            begin_us = number * street.duration_us
+            for events in simulate(street):
+                yield Events(events.t + begin_us, events.x, events.y, events.p, events.width, events.height)
+
+    def __repr__(self) -> str:
+        return f"sim:{self.seed}"
+
+
+def _speed(text: str) -> tuple[str, float | None]:
+    """Name and speed of NAME@SPEED."""
+    place, sign, stated = text.rpartition("@")
+    if not sign or not place:
+        return text, None
+    try:
+        speed = float(stated)
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed <= 1e6:
+        raise InputError(f"{text}: no such file; after @ a speed is expected, above 0: {place}@1 is its own, {place}@0.1 slow motion")
+    return place, speed
+
+
+def _address(text: str) -> SourceName:
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
     if port is None or not text.startswith(("tcp://", "udp://")):
-        raise InputError(f"{text}: expected {text[:3]}://HOST:PORT, e.g. {text[:3]}://127.0.0.1:7777")
-    return parts.scheme, host or LOOPBACK, port
+        raise InputError(f"{text}: expected {text[:3]}://HOST:PORT, e.g. {text[:3]}://127.0.0.1:7700")
+    return SourceName("tcp" if text.startswith("tcp") else "udp", host or LOOPBACK, port)

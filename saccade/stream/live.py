@@ -1,5 +1,6 @@
 """LIVE SOURCES: a thread listens while the network computes, the queue between is bounded, windows that come too fast are merged."""
 
+import logging
 import threading
 import time
 from collections import deque
@@ -11,7 +12,10 @@ from typing import Literal
 
 from saccade.types import Events, InputError
 
+log = logging.getLogger("saccade")
+
 WAIT_S = 0.5  # for the reading thread to end
+SILENT_S = 5.0  # without a portion, after which it is said that the source is silent
 SOURCE_COUNTS = {"lost_packets": "lost", "bad_portions": "bad", "foreign_packets": "foreign"}  # counter: attribute of a source
 
 
@@ -131,11 +135,52 @@ class Overload:
 
     def __init__(self, most: int) -> None:
         self.most = most
+        self.speed = 1.0  # of the source: in slow motion there is more time for a step, in a pause all the time
         self._took_s: deque[float] = deque([0.0] * 5, maxlen=5)
 
     def stepped(self, seconds: float) -> None:
         self._took_s.append(seconds)
 
     def merges(self, waiting: int, period_s: float) -> bool:
-        """WAITING windows are complete, the next one included."""
-        return waiting > 1 and (waiting > self.most or median(self._took_s) > period_s)
+        """WAITING windows are complete, the next one included; one passes every PERIOD_S of event time."""
+        return waiting > 1 and self.speed > 0 and (waiting > self.most or median(self._took_s) * self.speed > period_s)
+
+
+class Silence:
+    """How long nothing came from a source, by its own clock, which may be paused (`speed` 0); said once when it lasts."""
+
+    def __init__(self, source: Iterable[Events]) -> None:
+        self.source = source
+        self.quiet_us = 0.0  # of event time since the newest event
+        self._heard_s = self._asked_s = time.perf_counter()
+        self._speed = self.speed
+        self._said = False
+
+    @property
+    def speed(self) -> float:
+        """Event time per wall-clock time, as the source says; it may change."""
+        return float(getattr(self.source, "speed", 1.0))
+
+    def heard(self, arrived_s: float, events: bool) -> None:
+        """A portion came then, with EVENTS or without."""
+        if self._said:
+            log.warning("%r: sends again, after %.0f s", self.source, arrived_s - self._heard_s)
+        self._heard_s, self._said = arrived_s, False
+        if events:
+            self.quiet_us, self._asked_s = 0.0, arrived_s
+
+    def lasts(self, now_s: float, stall_s: float | None) -> float:
+        """Microseconds without events; InputError after STALL_S seconds without anything."""
+        speed = min(self._speed, self.speed)  # since it was last asked; behind the source's clock is better than ahead of it
+        self._speed = self.speed
+        passed_s, self._asked_s = now_s - self._asked_s, now_s
+        self.quiet_us += passed_s * speed * 1e6
+        if not speed:
+            self._heard_s += passed_s
+        silent_s = now_s - self._heard_s
+        if stall_s is not None and silent_s > stall_s:
+            raise InputError(f"stream: nothing came from {self.source!r} for {stall_s:g} s; is it still there?")
+        if silent_s > SILENT_S and not self._said:
+            log.warning("%r: is silent, nothing came for %.0f s; waiting", self.source, silent_s)
+            self._said = True
+        return self.quiet_us

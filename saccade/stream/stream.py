@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from math import nan
 from pathlib import Path
 from typing import get_args
 
@@ -20,7 +21,7 @@ from saccade.stream.engine import Engine
 from saccade.stream.familiar import Familiar
 from saccade.stream.fit import Fit, Size, canvas_for, fixed_size
 from saccade.stream.intake import Intake, Timing
-from saccade.stream.live import Feed, LiveSettings, Overload
+from saccade.stream.live import Feed, LiveSettings, Overload, Silence
 from saccade.stream.shown import Shown
 from saccade.types import Counts, Detections, Events, Faults, InputError, Stepping, Window
 
@@ -95,6 +96,7 @@ class Stream:
         self.familiar = Familiar(self.runtime.config)
         self._boxes = Shown(self.runtime.config, decoding, score, tracker)
         self.adaptive, self.timing, self.live, self.pictures = adaptive, timing, live, pictures
+        self.latency_s = nan  # of the newest answer, from the arrival of its window's last event
         self.tracker, self._fit = self._boxes.tracker, (fit, size, fixed_size(self.runtime))
         self._wanted_hz: Rate | None = None  # a rate that was set and not taken yet
         self._rate_hz: Rate = rate_hz if adaptive is None or adaptive.max_rate_hz is None else adaptive.max_rate_hz
@@ -133,6 +135,14 @@ class Stream:
     def classes(self) -> tuple[str, ...]:
         """Names of what is found, in the order of `Detections.classes`."""
         return self.runtime.config.classes
+
+    @property
+    def sensor(self) -> tuple[int, int]:
+        """Width and height, known from the first events on."""
+        size = self._intake.size
+        if size is None:
+            raise InputError("stream: no event has come, so the sensor's size isn't known; ask after the first answer")
+        return size
 
     @property
     def counters(self) -> Counters:
@@ -204,26 +214,27 @@ class Stream:
         yield from self._finish()
 
     def _run_live(self, source: Iterable[Events]) -> Iterator[Detections]:
-        speed = float(getattr(source, "speed", 1.0))
-        live = self.live
+        live, silence = self.live, Silence(source)
         overload = Overload(live.most_waiting) if live.overload == "merge" else None
-        seen_us, seen_s, heard_s = None, 0.0, time.perf_counter()  # the newest event's time and arrival; anything's arrival
+        seen_us: int | None = None  # time of the newest event
         with Feed(source, live.queue) as feed:
             while not feed.over or self._intake.cutter.waiting:
                 behind, period_s = self._intake.cutter.waiting > 0, float(self._intake.cutter.grid.step_us) / 1e6
                 for portion in [] if behind and overload is None else feed.take(0 if behind else min(period_s, 0.05)):
-                    before, heard_s = self._counted["events"], portion.arrived_s
+                    before = self._counted["events"]
                     yield from self._accept(portion.events, portion.arrived_s)
-                    if self._counted["events"] > before:
-                        seen_us, seen_s = int(portion.events.t.max()), portion.arrived_s
+                    taken = self._counted["events"] > before
+                    silence.heard(portion.arrived_s, taken)
+                    seen_us = int(portion.events.t.max()) if taken else seen_us
                 self._counted.add(**feed.losses())
                 now_s = time.perf_counter()
                 if not feed.waits:
-                    if live.stall_s is not None and now_s - heard_s > live.stall_s:
-                        raise InputError(f"stream: nothing came from {source!r} for {live.stall_s:g} s; is it still there?")
+                    quiet_us = silence.lasts(now_s, live.stall_s)
                     if seen_us is not None and not self._intake.cutter.waiting:
                         self._intake.now_s = now_s
-                        self._intake.cutter.advance_to(seen_us + int((now_s - seen_s) * speed * 1e6) - live.patience_us)
+                        self._intake.cutter.advance_to(seen_us + int(quiet_us) - live.patience_us)
+                if overload is not None:
+                    overload.speed = silence.speed
                 for found in self._steps(self._intake.cutter.complete(), overload):
                     yield found
                     if overload is not None:
@@ -292,7 +303,8 @@ class Stream:
         found = self._boxes.of(found)
         self._counted.add(steps=1, unseen_events=self._windows.unseen)
         self._windows.unseen = 0
-        self._counted.latencies.add(time.perf_counter() - self._intake.arrived_s(last_event_us))
+        self.latency_s = time.perf_counter() - self._intake.arrived_s(last_event_us)
+        self._counted.latencies.add(self.latency_s)
         return found
 
     def engine(self, width: int, height: int) -> Engine:

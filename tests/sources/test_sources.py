@@ -6,6 +6,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import saccade
+from saccade.commands.live import send
 from saccade.events.write import write_events
-from saccade.sources.open import Pipe, Replay, Tcp, Udp, open_source
+from saccade.samples import STREET
+from saccade.sources.network import Pipe, Tcp, Udp
+from saccade.sources.open import NAMES, EndlessStreet, open_recording, open_source, parse_source
 from saccade.sources.packets import HEADER, MOST_BYTES, MOST_EVENTS, SequenceNumbers, decode, encode, length_of, packets
+from saccade.sources.send import send_events
+from saccade.sources.source import Replay
 from saccade.stream.live import LiveSettings
 from saccade.stream.stream import Stream
 from saccade.types import Events, InputError
@@ -131,6 +137,13 @@ def meanwhile(work: Callable[..., None], *arguments: object) -> threading.Thread
     return thread
 
 
+def wait_for(happened: Callable[[], object], most_s: float = 60) -> None:
+    until_s = time.monotonic() + most_s
+    while not happened():
+        assert time.monotonic() < until_s, "it never happened"
+        time.sleep(0.01)
+
+
 def test_tcp_gives_what_was_sent() -> None:
     whole = events(20_000)
     with Tcp(0) as source:
@@ -190,7 +203,7 @@ def test_noise_does_not_end_a_udp_source_that_raises(caplog: pytest.LogCaptureFi
 
 def test_a_udp_sender_that_restarts_on_a_new_port_is_heard_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Packets of others are counted and logged once; after silence the next valid one takes over, numbered from anywhere."""
-    monkeypatch.setattr("saccade.sources.open.SILENCE_S", 0.3)
+    monkeypatch.setattr("saccade.sources.network.SILENCE_S", 0.3)
     whole, noise = events(3000), events(100, seed=5)
     first, second = list(packets(whole[:1000], 100, sequence=70)), list(packets(whole[1000:], 100, sequence=3))
     stream = Stream(Idle(), 100, live=LiveSettings(patience_us=10**9))
@@ -220,7 +233,7 @@ def test_a_udp_sender_that_restarts_on_a_new_port_is_heard_again(monkeypatch: py
 
 
 def test_a_slow_reader_does_not_make_a_udp_sender_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saccade.sources.open.SILENCE_S", 0.1)
+    monkeypatch.setattr("saccade.sources.network.SILENCE_S", 0.1)
     parts = list(packets(events(300), 100))
     with Udp(0) as source, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         portions = iter(source)
@@ -283,6 +296,141 @@ def test_names_open_what_they_say(tmp_path: Path) -> None:
             open_source(name)
     with pytest.raises(InputError, match="no such file"):
         open_source("nowhere.raw")
+
+
+def test_a_name_says_kind_place_and_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("drive.h5", "odd@3", "sim:1"):
+        write_events(events(), Path("written.h5"), overwrite=True)
+        Path("written.h5").rename(name)
+    for name, expected in {
+        "drive.h5": ("file", "drive.h5", None),
+        "drive.h5@1": ("file", "drive.h5", 1.0),
+        "drive.h5@0.1": ("file", "drive.h5", 0.1),
+        "odd@3": ("file", "odd@3", None),  # a file of that name
+        "odd@3@2": ("file", "odd@3", 2.0),
+        "sim:1": ("file", "sim:1", None),
+        "street@1": ("file", str(STREET), 1.0),
+        "-": ("pipe", "-", None),
+        "tcp://:0": ("tcp", "127.0.0.1", None),
+        "udp://[::1]:0": ("udp", "::1", None),
+        "sim:7": ("sim", "7", None),
+        "sim:7@0.5": ("sim", "7", 0.5),
+        "camera:": ("camera", "", None),
+        "prophesee:00A1": ("prophesee", "00A1", None),
+    }.items():
+        kind, place, _, speed = parse_source(name)
+        assert (kind, place, speed) == expected
+
+
+@pytest.mark.parametrize("name", ["ros2:/events", "rtsp://127.0.0.1", "stdin", "camera", "nowhere"])
+def test_an_unknown_name_is_told_all_that_there_are(name: str) -> None:
+    with pytest.raises(InputError) as caught:
+        open_source(name)
+    assert all(known in str(caught.value) for known in NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [("drive.raw@fast", "after @ a speed"), ("drive.raw@0", "after @ a speed"), ("sim:x", "sim:SEED"), ("camera:@2", "own speed")],
+)
+def test_a_name_with_a_wrong_part_is_told_which(name: str, match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        open_source(name)
+
+
+def test_what_needs_a_recording_refuses_live_sources() -> None:
+    for name in ("-", "tcp://:0", "udp://:0", "sim:7", "camera:"):
+        with pytest.raises(InputError, match="live source"):
+            open_recording(name)
+    with open_recording("street@0.1") as reader:
+        assert (reader.width, reader.height) == (160, 128)
+
+
+def test_the_table_of_the_page_has_every_source() -> None:
+    page = (Path(__file__).parents[2] / "docs/live.md").read_text()
+    for name, meaning in NAMES.items():
+        assert f"| `{name}` | {meaning} |" in page
+
+
+def test_a_simulated_street_goes_on_and_is_the_same_for_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saccade.sources.open.STREET_S", 0.1)
+    first = Events.join(list(islice(EndlessStreet(7), 15)))
+    assert first.ordered
+    assert first.t[-1] > 200_000, "beyond the second street"
+    assert_equal(Events.join(list(islice(EndlessStreet(7), 15))), first)
+    assert len(Events.join(list(islice(EndlessStreet(8), 15)))) != len(first)
+
+
+def test_a_paused_replay_delivers_what_it_is_stepped() -> None:
+    whole = events(1000, span_us=1_000_000)
+    source, got = Replay(whole, speed=1e6, portion_us=1000), list[Events]()
+    source.play(0)
+    reading = meanwhile(lambda: got.extend(source))
+    wait_for(lambda: source._played is not None)
+    source.step(300_000)
+    wait_for(lambda: got and got[-1].t[-1] > 298_000)
+    time.sleep(0.05)
+    assert Events.join(got).t[-1] <= 300_000 + whole.t[0], "no more than that"
+    source.play(1e6)
+    reading.join()
+    assert_equal(Events.join(got), whole)
+
+
+@pytest.mark.parametrize("kind", ["tcp", "udp"])
+def test_what_is_sent_arrives(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """By the command, from a file, into a source that was opened by its name."""
+    whole = events(1500, span_us=30_000)
+    write_events(whole, tmp_path / "drive.h5")
+    with open_source(f"{kind}://127.0.0.1:0") as source:
+        assert isinstance(source, Tcp | Udp)
+        sending = meanwhile(lambda: send(tmp_path / "drive.h5", f"{kind}://127.0.0.1:{source.port}", speed=0))
+        got: list[Events] = []
+        for portion in source:
+            got.append(portion)
+            if sum(map(len, got)) == len(whole):
+                source.close()
+        sending.join()
+        assert_equal(Events.join(got), whole)
+
+
+def test_a_lasting_tcp_source_takes_one_client_after_the_other() -> None:
+    whole = events(900)
+    with Tcp(0, lasting=True) as source:
+
+        def send_in_three() -> None:
+            for first in (0, 300, 600):
+                send_events([whole[first : first + 300]], f"tcp://127.0.0.1:{source.port}")
+
+        sending = meanwhile(send_in_three)
+        got: list[Events] = []
+        for portion in source:
+            got.append(portion)
+            if sum(map(len, got)) == len(whole):
+                source.close()
+        sending.join()
+        assert_equal(Events.join(got), whole)
+
+
+def test_sending_to_nobody_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(InputError, match="nobody listens there"):
+        send_events([events()], f"tcp://127.0.0.1:{port}", wait_s=0)
+    with pytest.raises(InputError, match="can't be sent to"):
+        send_events([events()], "sim:7")
+
+
+def test_a_source_that_sends_nothing_is_said_to_be_silent(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("saccade.stream.live.SILENT_S", 0.1)
+    stream = Stream(Idle(), 20)
+    with Tcp(0) as source:
+        running = meanwhile(lambda: list(stream.run(source)))
+        wait_for(lambda: "is silent" in caplog.text)
+        send_events([events(500)], f"tcp://127.0.0.1:{source.port}")
+        running.join()
+    assert "sends again" in caplog.text
+    assert stream.counters.events == 500
 
 
 def test_a_camera_without_its_package_is_named() -> None:

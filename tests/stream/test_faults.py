@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from saccade.sources.open import Replay
+from saccade.sources.source import Replay
 from saccade.stream.live import LiveSettings
 from saccade.stream.stream import Stream
 from saccade.types import Detections, Events, InputError
@@ -114,7 +114,7 @@ def test_whoever_stops_listening_closes_the_source() -> None:
 
 PROGRAM = """
 import json, signal, sys
-from saccade.sources.open import Replay
+from saccade.sources.source import Replay
 from saccade.stream.stream import Stream
 from tests.stream.streams import Idle, events
 signal.signal(signal.SIGINT, signal.default_int_handler)

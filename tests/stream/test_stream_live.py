@@ -5,11 +5,11 @@ import time
 import numpy as np
 import pytest
 
-from saccade.sources.open import Replay
+from saccade.sources.source import Replay
 from saccade.stream.counters import Latencies
-from saccade.stream.live import Feed, LiveSettings, Overload
+from saccade.stream.live import Feed, LiveSettings, Overload, Silence
 from saccade.stream.stream import Stream
-from saccade.types import Events
+from saccade.types import Events, InputError
 from tests.stream.streams import Idle, Script, Slow, detector, events
 
 PERIOD_US = 5_000
@@ -111,6 +111,24 @@ def test_overload_is_a_slow_machine_or_a_long_queue() -> None:
         overload.stepped(0.006)
     assert overload.merges(2, 0.005)
     assert not overload.merges(1, 0.005)
+    overload.speed = 0.5
+    assert not overload.merges(2, 0.005), "slow motion leaves twice the time"
+    overload.speed = 0.0
+    assert not overload.merges(9, 0.005), "a pause leaves all of it"
+
+
+def test_the_clock_of_a_paused_source_stands_still() -> None:
+    source = Replay(events())
+    silence = Silence(source)
+    silence.heard(10.0, True)
+    assert silence.lasts(10.1, 1.0) == pytest.approx(100_000)
+    source.play(0)
+    assert silence.lasts(20.0, 1.0) == silence.lasts(30.0, 1.0) == pytest.approx(100_000), "and a pause is no silence"
+    source.play(0.5)
+    assert silence.lasts(30.2, 1.0) == pytest.approx(100_000), "when it went on isn't known: never ahead of it"
+    assert silence.lasts(30.4, 1.0) == pytest.approx(200_000)
+    with pytest.raises(InputError, match="nothing came"):
+        silence.lasts(32.0, 1.0)
 
 
 def test_percentiles_are_those_of_all_durations() -> None:

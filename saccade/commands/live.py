@@ -1,0 +1,101 @@
+"""EVENTS AS THEY COME: `saccade live`, a page that shows them and what is found, and `saccade send`, which passes them on."""
+
+import logging
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from saccade.commands.options import Device, RateOption
+from saccade.commands.recordings import AS_STATED, AnySource, Reading
+from saccade.events.reader import Reader
+from saccade.live import FASTEST_HZ, SLOWEST_HZ
+from saccade.machine import check_extra
+from saccade.sources.network import LOOPBACK
+from saccade.sources.open import open_source
+from saccade.sources.send import send_events
+from saccade.sources.source import Source
+from saccade.types import InputError
+
+log = logging.getLogger("saccade")
+
+LEAST_SCORE = 0.1  # of boxes that are sent to the page, which shows those above its own threshold
+
+Receiver = Annotated[
+    str | Path, tyro.conf.Positional, tyro.conf.arg(metavar="TARGET", help="tcp://HOST:PORT, udp://HOST:PORT, or - for standard output.")
+]
+
+
+def live(
+    source: AnySource,
+    *,
+    weights: str | Path = "nano",
+    rate_hz: RateOption = 200.0,
+    beside: tuple[str, ...] = (),
+    host: str = LOOPBACK,
+    port: int = 8600,
+    repeat: bool = True,
+    device: Device = "auto",
+    threads: int = 0,
+    opening: Reading = AS_STATED,
+) -> None:
+    """Watch events and what is found in them in a browser, and turn the rate while it runs: `saccade live street`, `saccade live camera:`.
+
+    The page is served to this machine only, unless --host says otherwise; then its address holds a token, without which nobody gets in.
+    Recordings play at their own speed, drive.raw@0.1 in slow motion. The detector never waits for a page.
+
+    Args:
+        weights: A weights file, or a name of weights that come with saccade.
+        rate_hz: Answers per second of event time, 1 to 1000; the page can change it.
+        beside: Further weights; on the same events, each in a panel of its own, such as rvt-nano.
+        host: Address to serve the page on; 0.0.0.0 is every network of this machine.
+        port: Port to serve the page on; 0 = any that is free.
+        repeat: Begin a recording again when it ends; --no-repeat stops there.
+        device: Where to compute; auto: the GPU if there is one.
+        threads: CPU threads; 0 = as many as the runtime likes.
+    """
+    if not SLOWEST_HZ <= rate_hz <= FASTEST_HZ:
+        raise InputError(f"--rate {rate_hz:g}: expected {SLOWEST_HZ:g} to {FASTEST_HZ:g}")
+    if threads < 0:
+        raise InputError(f"--threads {threads}: expected 1 or more, or 0 to leave the choice to the runtime")
+    several = {Path(name).stem: name for name in (weights, *beside)}
+    if len(several) <= len(beside):
+        raise InputError(f"--beside {' '.join(beside)}: two have the same name; rename one, panels go by it")
+    for package in ("starlette", "uvicorn", "websockets"):
+        check_extra("the live page", package, "live")
+    from saccade.live.server import is_loopback, listen, make_server, page_address
+    from saccade.live.session import Session
+    from saccade.stream.stream import Stream
+
+    token = None if is_loopback(host) else secrets.token_urlsafe(16)
+    with listen(host, port) as listener, open_source(source, speed=1.0, faults="skip", lasting=True, **vars(opening)) as opened:
+        assert isinstance(opened, Source)  # files have a speed here
+        streams = {
+            name: Stream(file, rate_hz, score=LEAST_SCORE, faults="skip", device=device, threads=threads or None)
+            for name, file in several.items()
+        }
+        session = Session(str(source), opened, streams, repeats=repeat)
+        session.start()
+        print(f"{page_address(listener, token)}\nserving {source} at {rate_hz:g} Hz; Ctrl-C ends it", flush=True)
+        try:
+            make_server(session, token).run(sockets=[listener])
+        except KeyboardInterrupt:  # how it is meant to end
+            pass
+        finally:
+            session.close()
+    for panel in session.panels:
+        print(f"{panel.name}: {panel.stream.counters}")
+
+
+def send(source: AnySource, target: Receiver, *, speed: float = 1.0, opening: Reading = AS_STATED) -> None:
+    """Send the events of SOURCE, a recording or a camera, to `saccade live` or `detect`: `saccade send drive.raw tcp://127.0.0.1:7700`.
+
+    Args:
+        speed: Of a recording, how many times its own; 0 = as fast as the receiver takes it. drive.raw@2 states it as well.
+    """
+    if not 0 <= speed <= 1e6:
+        raise InputError(f"--speed {speed:g}: expected 1 for its own speed, more to be faster, or 0 for as fast as possible")
+    with open_source(source, speed=speed or None, **vars(opening)) as opened:
+        sent = send_events(opened, target)
+    log.warning("%s: %s events sent", opened.path if isinstance(opened, Reader) else source, f"{sent:,}")

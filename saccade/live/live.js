@@ -1,0 +1,355 @@
+// The page of `saccade live`: asks for a picture, draws it, asks for the next. Nothing comes from anywhere but our own server.
+"use strict";
+
+const TRAIL_US = 1_000_000; // of a track's path that is drawn
+const HISTORY = 240; // columns of the event rate, four a second
+const RETRY_MS = 1000;
+const FIGURES = [
+  // key, name, what it looks like; those of the last group are red when they aren't zero, because something was lost
+  ["asked", "asked", (value) => `${number(value)} Hz`],
+  ["reached_hz", "reached", (value) => `${number(value)} Hz`],
+  ["latency_p50_ms", "latency p50", milliseconds],
+  ["latency_p99_ms", "latency p99", milliseconds],
+  ["merged_windows", "merged windows", count],
+  ["late_events", "late events", count],
+  ["dropped_events", "dropped events", count],
+  ["lost_packets", "lost packets", count],
+  ["bad_portions", "damaged packets", count],
+];
+const LOSSES = ["late_events", "dropped_events", "lost_packets", "bad_portions"];
+const PACKETS = ["lost_packets", "bad_portions"]; // of live sources
+const WORDS = {
+  playing: () => "live",
+  paused: () => "paused",
+  waiting: () => "waiting for the first events",
+  silent: (picture) => `silent for ${Math.round(picture.silent_s)} s`,
+  ended: () => "the source has ended",
+};
+
+const element = (id) => document.getElementById(id);
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const sensor = document.createElement("canvas"); // a picture in pixels of the sensor, enlarged when it is drawn
+
+let socket = null;
+let picture = null; // the newest: the JSON of a message, and its pixels
+let palette = makePalette();
+let panels = []; // {root, canvas, figures, trails} per detector
+let eventRates = [];
+let countedAt = 0;
+let leastScore = null; // until it is moved, that of the weights
+let holding = null; // the slider that a person moves: the server's value doesn't move it back meanwhile
+
+function number(value) {
+  return value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2);
+}
+
+function milliseconds(value) {
+  return value === null ? "–" : `${number(value)} ms`;
+}
+
+function count(value) {
+  return value.toLocaleString("en");
+}
+
+function eventsPerSecond(value) {
+  const [size, unit] = value >= 1e6 ? [1e6, "M/s"] : value >= 1e3 ? [1e3, "k/s"] : [1, "/s"];
+  return `${(value / size).toFixed(size === 1 ? 0 : 1)} ${unit}`;
+}
+
+// --- the server
+
+function connect() {
+  socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/socket${location.search}`);
+  socket.binaryType = "arraybuffer";
+  socket.onopen = () => ask("ready");
+  socket.onmessage = (message) => {
+    if (typeof message.data === "string") {
+      show(element("problem"), JSON.parse(message.data).problem);
+      return;
+    }
+    picture = read(message.data);
+    requestAnimationFrame(draw); // a hidden page draws nothing, so it asks for nothing
+  };
+  socket.onclose = () => {
+    setState("lost", "no connection to saccade; trying again");
+    setTimeout(connect, RETRY_MS);
+  };
+}
+
+function ask(name, value) {
+  if (socket.readyState === WebSocket.OPEN) {
+    socket.send(JSON.stringify(value === undefined ? { do: name } : { do: name, value }));
+  }
+}
+
+function read(data) {
+  const length = new DataView(data).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, length)));
+  return { ...header, pixels: new Uint8Array(data, 4 + length) };
+}
+
+// --- drawing
+
+function makePalette() {
+  // Of every byte a pixel may have: paper, or ink that is stronger the newer the event is; above 128 it got brighter.
+  const [paper, darker, brighter] = dark.matches
+    ? [[27, 30, 34], [255, 122, 89], [110, 168, 255]]
+    : [[255, 255, 255], [215, 60, 30], [20, 90, 200]];
+  const colours = new Uint32Array(256);
+  for (let byte = 0; byte < 256; byte += 1) {
+    const age = byte & 127;
+    const strength = age ? 0.3 + (0.7 * age) / 127 : 0;
+    const ink = byte & 128 ? brighter : darker;
+    const [red, green, blue] = paper.map((value, i) => Math.round(value + strength * (ink[i] - value)));
+    colours[byte] = (255 << 24) | (blue << 16) | (green << 8) | red;
+  }
+  return colours;
+}
+
+function draw() {
+  if (picture === null) return;
+  const now = picture;
+  makePanels(now);
+  drawSensor(now);
+  now.boxes.forEach((boxes, i) => drawPanel(panels[i], boxes, now));
+  showState(now);
+  ask("ready");
+}
+
+function drawSensor({ rows, columns, pixels }) {
+  if (!rows) return;
+  if (sensor.width !== columns || sensor.height !== rows) {
+    sensor.width = columns;
+    sensor.height = rows;
+  }
+  const context = sensor.getContext("2d");
+  const image = context.createImageData(columns, rows);
+  const words = new Uint32Array(image.data.buffer);
+  for (let i = 0; i < pixels.length; i += 1) words[i] = palette[pixels[i]];
+  context.putImageData(image, 0, 0);
+}
+
+function drawPanel(panel, boxes, now) {
+  const { canvas } = panel;
+  const density = devicePixelRatio || 1;
+  const [width, height] = [Math.round(canvas.clientWidth * density), Math.round(canvas.clientHeight * density)];
+  if (canvas.width !== width || canvas.height !== height) {
+    canvas.width = width;
+    canvas.height = height;
+  }
+  const context = canvas.getContext("2d");
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.imageSmoothingEnabled = false;
+  context.clearRect(0, 0, width, height);
+  if (!now.rows) return;
+  context.drawImage(sensor, 0, 0, width, height);
+  const scale = width / now.width;
+  const shown = boxes.filter((box) => box[4] >= leastScore);
+  follow(panel.trails, shown, now.time_us);
+  for (const [left, top, right, bottom, , , track] of shown) {
+    const colour = colourOf(track);
+    drawTrail(context, panel.trails.get(track), colour, scale, density);
+    context.strokeStyle = colour;
+    context.lineWidth = (track < 0 ? 1.5 : 2.5) * density;
+    context.strokeRect(left * scale, top * scale, (right - left) * scale, (bottom - top) * scale);
+  }
+  const taken = [];
+  for (const box of shown) drawLabel(context, box, panel.classes, scale, density, taken);
+}
+
+function colourOf(track) {
+  // Tracks with close numbers get distant hues. Yellow and green look lighter than they are: darker, so that white letters can be read.
+  const hue = (335 + track * 222.5) % 360;
+  const lightness = dark.matches ? 66 : 42 - 13 * Math.max(0, Math.cos(((hue - 100) * Math.PI) / 180));
+  return track < 0 ? (dark.matches ? "#a9adb3" : "#6e7074") : `hsl(${hue} 80% ${lightness}%)`;
+}
+
+function follow(trails, boxes, timeUs) {
+  for (const [track, points] of trails) {
+    const kept = points.filter((point) => point.timeUs > timeUs - TRAIL_US && point.timeUs <= timeUs);
+    if (kept.length) trails.set(track, kept);
+    else trails.delete(track);
+  }
+  for (const [left, top, right, bottom, , , track] of boxes) {
+    if (track < 0) continue;
+    if (!trails.has(track)) trails.set(track, []);
+    trails.get(track).push({ timeUs, x: (left + right) / 2, y: (top + bottom) / 2 });
+  }
+}
+
+function drawTrail(context, points, colour, scale, density) {
+  if (!points || points.length < 2) return;
+  context.strokeStyle = colour;
+  context.lineWidth = 2 * density;
+  context.beginPath();
+  for (const { x, y } of points) context.lineTo(x * scale, y * scale);
+  context.stroke();
+}
+
+function drawLabel(context, [left, top, , bottom, score, index, track], classes, scale, density, taken) {
+  const text = `${classes[index]} ${score.toFixed(2)}${track < 0 ? "" : ` #${track}`}`;
+  context.font = `${12 * density}px system-ui, sans-serif`;
+  const [width, height] = [context.measureText(text).width + 8 * density, 17 * density];
+  const x = Math.max(0, Math.min(left * scale, context.canvas.width - width));
+  const places = [top * scale - height, bottom * scale, top * scale].map((y) => Math.max(0, Math.min(y, context.canvas.height - height)));
+  const free = (y) => !taken.some((other) => x < other.x + other.width && other.x < x + width && y < other.y + height && other.y < y + height);
+  const y = places.find(free) ?? places[0];
+  taken.push({ x, y, width });
+  context.fillStyle = colourOf(track);
+  context.fillRect(x, y, width, height);
+  context.fillStyle = dark.matches ? "#111" : "#fff";
+  context.textBaseline = "middle";
+  context.fillText(text, x + 4 * density, y + height / 2);
+}
+
+// --- what is around the pictures
+
+function makePanels(now) {
+  document.documentElement.style.setProperty("--shape", now.width ? now.width / now.height : 1.33);
+  if (panels.length === now.panels.length) return;
+  panels = now.panels.map((detector) => {
+    const root = element("panel").content.firstElementChild.cloneNode(true);
+    const figures = {};
+    for (const [key, name] of FIGURES) {
+      const row = document.createElement("div");
+      row.append(document.createElement("dt"), document.createElement("dd"));
+      row.firstChild.textContent = name;
+      figures[key] = row.lastChild;
+      figures[key].dataset.figure = key;
+      root.querySelector("dl").append(row);
+    }
+    root.querySelector("h2").textContent = detector.name;
+    return { root, canvas: root.querySelector("canvas"), figures, classes: detector.classes, trails: new Map() };
+  });
+  element("panels").replaceChildren(...panels.map((panel) => panel.root));
+}
+
+function showState(now) {
+  element("source").textContent = now.source;
+  element("time").textContent = `${(now.time_us / 1e6).toFixed(3)} s${now.round > 1 ? ` · round ${now.round}` : ""}`;
+  setState(now.state, WORDS[now.state](now));
+  if (now.problem) show(element("problem"), now.problem);
+  element("playback").hidden = !now.playable;
+  document.querySelector(".for-playback").hidden = !now.playable;
+  element("pause").textContent = now.state === "paused" ? "Play" : "Pause";
+  if (holding !== "speed") element("speed").value = nearestSpeed(now.speed);
+  if (leastScore === null) setScore(now.score);
+  if (holding !== "rate") element("rate").value = Math.round(100 * Math.log10(now.rate_hz));
+  element("rate-shown").textContent = `${rateText(holding === "rate" ? sliderRate() : now.rate_hz)} Hz`;
+  now.panels.forEach((detector, i) => showFigures(panels[i], { ...detector, asked: now.rate_hz }));
+  showEventRate(now.events_per_s);
+}
+
+function showFigures({ root, figures }, values) {
+  for (const [key, , text] of FIGURES) {
+    figures[key].textContent = text(values[key]);
+    figures[key].classList.toggle("lost", LOSSES.includes(key) && values[key] > 0);
+    figures[key].parentElement.hidden = PACKETS.includes(key) && !values[key] && picture.playable;
+  }
+  figures.reached_hz.classList.toggle("behind", values.reached_hz < 0.9 * values.asked);
+  show(root.querySelector("p"), values.problem);
+}
+
+function showEventRate(value) {
+  const now = performance.now();
+  if (now - countedAt < 250) return;
+  countedAt = now;
+  eventRates = [...eventRates, value].slice(-HISTORY);
+  element("event-rate").textContent = eventsPerSecond(value);
+  const canvas = element("event-history");
+  [canvas.width, canvas.height] = [canvas.clientWidth, canvas.clientHeight];
+  const context = canvas.getContext("2d");
+  const most = Math.max(...eventRates, 1);
+  context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--accent");
+  const step = canvas.width / HISTORY;
+  eventRates.forEach((rate, i) => {
+    const height = (canvas.height * rate) / most;
+    context.fillRect((HISTORY - eventRates.length + i) * step, canvas.height - height, Math.max(step, 1), height);
+  });
+}
+
+function setState(state, words) {
+  element("state").dataset.state = state;
+  element("state").textContent = words;
+}
+
+function show(place, text) {
+  place.textContent = text || "";
+  place.hidden = !text;
+}
+
+// --- what a person may change
+
+function sliderRate() {
+  const rate = 10 ** (element("rate").value / 100);
+  return Number(rate.toPrecision(rate < 10 ? 2 : 3));
+}
+
+function rateText(rate) {
+  return Number(rate.toPrecision(3)).toString();
+}
+
+function nearestSpeed(speed) {
+  const speeds = [...element("speed").options].map((option) => option.value);
+  return speeds.reduce((best, one) => (Math.abs(Math.log(one / speed)) < Math.abs(Math.log(best / speed)) ? one : best));
+}
+
+function setRate() {
+  element("rate-shown").textContent = `${rateText(sliderRate())} Hz`;
+  ask("rate", sliderRate());
+}
+
+function setScore(score) {
+  leastScore = Math.min(0.95, Math.max(0.1, score));
+  element("score").value = leastScore;
+  element("score-shown").textContent = leastScore.toFixed(2);
+}
+
+function moveBy(id, steps) {
+  element(id).value = Number(element(id).value) + steps * Number(element(id).step);
+}
+
+function changeSpeed(by) {
+  const { options, selectedIndex } = element("speed");
+  element("speed").selectedIndex = Math.max(0, Math.min(options.length - 1, selectedIndex + by));
+  ask("speed", Number(element("speed").value));
+}
+
+function pauseOrPlay() {
+  ask(picture.state === "paused" ? "play" : "pause");
+}
+
+const KEYS = {
+  ArrowUp: () => (moveBy("rate", 10), setRate()),
+  ArrowDown: () => (moveBy("rate", -10), setRate()),
+  "+": () => setScore(leastScore + 0.05),
+  "-": () => setScore(leastScore - 0.05),
+};
+const PLAYBACK_KEYS = {
+  " ": pauseOrPlay,
+  ArrowRight: () => ask("step"),
+  "[": () => changeSpeed(-1),
+  "]": () => changeSpeed(1),
+};
+
+document.addEventListener("keydown", (event) => {
+  if (picture === null || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.matches("select, button") || (event.target.matches("input") && event.key.startsWith("Arrow"))) return; // keys of their own
+  const does = KEYS[event.key] ?? (picture.playable ? PLAYBACK_KEYS[event.key] : undefined);
+  if (does) {
+    event.preventDefault();
+    does();
+  }
+});
+
+for (const id of ["rate", "speed"]) {
+  element(id).addEventListener("pointerdown", () => (holding = id));
+  for (const over of ["change", "pointerup", "blur"]) element(id).addEventListener(over, () => (holding = null));
+}
+element("rate").addEventListener("input", setRate);
+element("score").addEventListener("input", () => setScore(Number(element("score").value)));
+element("speed").addEventListener("change", () => ask("speed", Number(element("speed").value)));
+element("pause").addEventListener("click", pauseOrPlay);
+element("step").addEventListener("click", () => ask("step"));
+dark.addEventListener("change", () => ((palette = makePalette()), draw()));
+connect();

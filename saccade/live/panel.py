@@ -1,0 +1,85 @@
+"""ONE DETECTOR OF THE PAGE: its share of the source, its newest answer, and how well it keeps up."""
+
+import queue
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from saccade.live import FASTEST_HZ
+from saccade.sources.source import Source
+from saccade.stream.stream import Stream
+from saccade.types import Detections, Events
+
+RECENT_S = 1.0  # over which rates are measured
+LATENCIES = 1000  # answers whose latencies are looked at
+COUNTED = (  # that pages show
+    "merged_windows", "dropped_events", "late_events", "lost_packets", "bad_portions", "foreign_packets", "restarts",
+)  # fmt: skip
+
+
+class Branch(Source):
+    """What one of several readers of a source gets. It ends with every round of a recording, and can be read again in the next."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.portions: queue.SimpleQueue[Events | None] = queue.SimpleQueue()  # the stream's own queue is the bounded one
+
+    def __iter__(self) -> Iterator[Events]:
+        while (events := self.portions.get()) is not None:
+            yield events
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Panel:
+    """A detector on the events of the session."""
+
+    def __init__(self, name: str, stream: Stream, branch: Branch) -> None:
+        self.name, self.stream, self.branch = name, stream, branch
+        self.found: Detections | None = None  # the newest answer
+        self.problem = ""  # why it ended
+        self._before = dict.fromkeys(COUNTED, 0)  # of earlier rounds
+        self._latencies_s: deque[float] = deque(maxlen=LATENCIES)
+        self._answered_us: deque[int] = deque(maxlen=2 * int(FASTEST_HZ))
+
+    def run(self) -> None:
+        """One round of the source, in the caller's thread."""
+        for found in self.stream.run(self.branch):
+            self.found = found
+            self._latencies_s.append(self.stream.latency_s)
+            self._answered_us.append(found.time_us)
+
+    def begin_again(self) -> None:
+        """The recording starts anew: memory, tracks and time do, too; what was counted stays."""
+        self._before = self._counts()
+        self._answered_us.clear()
+        self.found = None
+        self.stream.reset()
+
+    def reached_hz(self) -> float:
+        """Answers per second of event time, of late."""
+        times = list(self._answered_us)
+        since_us = times[-1] - max(RECENT_S, 3 / float(self.stream.rate_hz)) * 1e6 if times else 0
+        recent = [time_us for time_us in times if time_us >= since_us]
+        return (len(recent) - 1) * 1e6 / (recent[-1] - recent[0]) if len(recent) > 1 else 0.0
+
+    def figures(self) -> dict[str, Any]:
+        latencies = np.array(self._latencies_s)
+        p50, p99 = (np.percentile(latencies, (50, 99)) * 1000).round(2).tolist() if len(latencies) else (None, None)
+        return {"latency_p50_ms": p50, "latency_p99_ms": p99, "reached_hz": round(self.reached_hz(), 2), **self._counts()}
+
+    def _counts(self) -> dict[str, int]:
+        now = asdict(self.stream.counters)
+        return {name: self._before[name] + int(now[name]) for name in COUNTED}
+
+    def boxes(self) -> list[list[float]]:
+        """Left, top, right, bottom, score, class, track (-1: none)."""
+        found = self.found
+        if found is None:
+            return []
+        tracks = np.full(len(found), -1) if found.tracks is None else found.tracks
+        return np.column_stack([found.boxes, found.scores, found.classes, tracks]).astype(np.float64).round(3).tolist()

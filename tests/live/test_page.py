@@ -1,0 +1,187 @@
+"""The live page without a browser: a real server, real connections. Who may look, what is sent, what a page can change."""
+
+import json
+import re
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection
+
+from saccade.live.server import is_loopback
+from saccade.sources.network import Tcp
+from saccade.sources.send import send_events
+from saccade.sources.source import Replay
+from tests.live.pages import Served, look, look_until, read, served, session_of
+from tests.stream.streams import events
+
+FOLDER = Path(__file__).parents[2] / "saccade/live"
+
+
+def test_the_page_is_three_files_and_nothing_comes_from_elsewhere() -> None:
+    with served(session_of()) as page, httpx.Client(base_url=page.address) as client:
+        for path, kind in {"/": "text/html", "/live.css": "text/css", "/live.js": "text/javascript"}.items():
+            answer = client.get(path)
+            assert answer.status_code == 200
+            assert answer.headers["content-type"].startswith(kind)
+            assert "default-src 'self'" in answer.headers["content-security-policy"]
+            assert not re.search(r"https?://|@import|url\(", answer.text)
+        assert client.get("/session.py").status_code == 404
+        html = client.get("/").text
+    identifiers = set(re.findall(r'id="([\w-]+)"', html))
+    asked = set(re.findall(r'element\("([\w-]+)"\)', (FOLDER / "live.js").read_text()))
+    assert asked <= identifiers
+
+
+def test_other_sites_and_other_names_of_this_machine_are_refused() -> None:
+    with served(session_of()) as page:
+        own = page.address.rstrip("/")
+        assert httpx.get(page.address, headers={"Host": "evil.example"}).status_code == 403
+        for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": own + "0"}):
+            with pytest.raises(InvalidStatus), page.socket(additional_headers=headers):
+                pass
+        with page.socket(additional_headers={"Origin": own}) as browser, page.socket() as program:
+            assert look(browser)["source"] == look(program)["source"] == "drive.raw"
+
+
+def test_a_token_is_needed_where_there_is_one() -> None:
+    with served(session_of(), token="secret") as page:
+        bare = Served(page.session, page.address.split("?")[0])
+        assert page.address.endswith("/?token=secret")
+        assert httpx.get(page.address, headers={"Host": "camera.example:8600"}).status_code == 200
+        for wrong in ("", "?token=", "?token=secrets", "?token=%ff"):
+            assert httpx.get(bare.address + wrong).status_code == 403
+            with pytest.raises(InvalidStatus), Served(page.session, bare.address + wrong).socket():
+                pass
+        with page.socket() as viewer:
+            assert look(viewer)["source"] == "drive.raw"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "::1"])
+def test_these_hosts_are_this_machine_only(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.0.0.7", "localhost.example", "127.0.0.1.example"])
+def test_these_are_not(host: str) -> None:
+    assert not is_loopback(host)
+
+
+def test_a_picture_has_events_boxes_and_figures_of_every_detector() -> None:
+    with served(session_of(panels=2)) as page, page.socket() as viewer:
+        look_until(viewer, lambda seen: all(panel["reached_hz"] > 0 for panel in seen["panels"]))
+        viewer.send('{"do":"ready"}')
+        seen, pixels = read(viewer.recv(timeout=60))
+        assert [panel["name"] for panel in seen["panels"]] == ["idle 0", "idle 1"]
+        assert len(seen["boxes"]) == 2
+        assert pixels.shape == (seen["height"], seen["width"]) == (32, 64)
+        assert pixels.any() or seen["state"] == "ended"
+        assert {"merged_windows", "late_events", "dropped_events", "latency_p50_ms", "latency_p99_ms"} <= seen["panels"][0].keys()
+
+
+def test_the_rate_acts_while_it_runs() -> None:
+    with served(session_of(Replay(events(20_000, span_us=60_000_000), speed=0.2), rate_hz=20.0, panels=2)) as page, page.socket() as viewer:
+        look_until(viewer, lambda seen: all(0 < panel["reached_hz"] < 25 for panel in seen["panels"]))
+        viewer.send(json.dumps({"do": "rate", "value": 200}))
+        seen = look_until(viewer, lambda seen: all(panel["reached_hz"] > 40 for panel in seen["panels"]))
+        assert seen["rate_hz"] == 200
+        viewer.send(json.dumps({"do": "rate", "value": 5}))
+        assert look_until(viewer, lambda seen: all(panel["reached_hz"] < 10 for panel in seen["panels"]))["rate_hz"] == 5
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        "", "x", "[]", "1", "{}", "[" * 900, '{"do": "fly"}', '{"do": ["rate"]}', '{"do": "rate"}', '{"do": "rate", "value": 0}',
+        '{"do": "rate", "value": 1e999}', '{"do": "rate", "value": "9"}', '{"do": "rate", "value": NaN}', '{"do": "speed", "value": -1}',
+    ],
+)  # fmt: skip
+def test_a_wrong_wish_is_answered_and_changes_nothing(wish: str, shared_page: Served) -> None:
+    with shared_page.socket() as viewer:
+        viewer.send(wish)
+        assert json.loads(viewer.recv(timeout=60))["problem"]
+        assert look(viewer)["rate_hz"] == 50
+
+
+@pytest.mark.parametrize("message", [b"\0" * 8, "x" * 5000], ids=["bytes", "too long"])
+def test_what_no_page_sends_ends_that_connection_only(message: str | bytes, shared_page: Served) -> None:
+    with shared_page.socket() as rude, shared_page.socket() as other:
+        rude.send(message)
+        with pytest.raises(ConnectionClosed):
+            rude.recv(timeout=60)
+        assert look(other)["rate_hz"] == 50
+
+
+@pytest.fixture(scope="module")
+def shared_page():
+    with served(session_of(Replay(events(20_000, span_us=600_000_000)))) as page:
+        yield page
+
+
+def test_a_page_that_does_not_ask_gets_nothing_and_holds_up_nobody() -> None:
+    with served(session_of(Replay(events(20_000, span_us=60_000_000)))) as page, page.socket() as slow, page.socket() as quick:
+        look(slow)
+        began_us = look(quick)["time_us"]
+        look_until(quick, lambda seen: seen["time_us"] > began_us + 500_000)
+        with pytest.raises(TimeoutError):
+            slow.recv(timeout=0.05)
+        assert look(slow)["time_us"] > began_us + 500_000, "then it gets the newest, not what it has missed"
+
+
+def still(viewer: ClientConnection) -> int:
+    """Time of a paused session: what was on its way has arrived when nothing changes any more."""
+    time_us = -1
+    for _ in range(200):
+        before_us, time_us = time_us, look(viewer)["time_us"]
+        if time_us == before_us:
+            return time_us
+        time.sleep(0.3)
+    raise AssertionError("it goes on")
+
+
+def test_recordings_can_be_paused_stepped_and_slowed_down() -> None:
+    with served(session_of(Replay(events(20_000, span_us=60_000_000)), rate_hz=10)) as page, page.socket() as viewer:
+        look_until(viewer, lambda seen: seen["boxes"][0] or seen["time_us"] > 300_000)
+        viewer.send('{"do": "pause"}')
+        look_until(viewer, lambda seen: seen["state"] == "paused")
+        stopped_us = still(viewer)
+        viewer.send('{"do": "step"}')
+        seen = look_until(viewer, lambda seen: seen["time_us"] > stopped_us + 50_000)
+        assert seen["time_us"] < stopped_us + 200_000
+        assert seen["state"] == "paused"
+        viewer.send('{"do": "speed", "value": 2}')
+        assert look_until(viewer, lambda seen: seen["speed"] == 2)["state"] == "paused"
+        viewer.send('{"do": "play"}')
+        look_until(viewer, lambda seen: seen["time_us"] > stopped_us + 500_000)
+
+
+def test_a_recording_begins_again_and_what_was_counted_stays() -> None:
+    session = session_of(Replay(events(2000, span_us=300_000), speed=5), repeats=True)
+    with served(session) as page, page.socket() as viewer:
+        look_until(viewer, lambda seen: seen["round"] > 2 and seen["state"] == "playing")
+        assert session.panels[0].stream.counters.restarts == 0
+    assert not session.ended or session.problem == ""
+
+
+def test_a_recording_that_ends_is_shown_as_ended() -> None:
+    with served(session_of(Replay(events(2000, span_us=100_000)))) as page, page.socket() as viewer:
+        assert look_until(viewer, lambda seen: seen["state"] == "ended")["problem"] == ""
+    with page.session.source:
+        assert page.session.panels[0].found is not None
+
+
+def test_a_sender_that_leaves_is_shown_and_the_next_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saccade.live.session.SILENT_S", 0.3)
+    source = Tcp(0, faults="skip", lasting=True)
+    with served(session_of(source)) as page, page.socket() as viewer:
+        assert look(viewer)["state"] == "waiting"
+        for first_us in (0, 2_000_000):
+            send_events(Replay(events(4000, start_us=first_us, span_us=300_000)), f"tcp://127.0.0.1:{source.port}")
+            look_until(viewer, lambda seen, first_us=first_us: seen["time_us"] > first_us + 250_000)
+            look_until(viewer, lambda seen: seen["state"] == "silent")
+        for wish in ('{"do": "pause"}', '{"do": "step"}', '{"do": "speed", "value": 2}'):
+            viewer.send(wish)
+            assert "only recordings" in json.loads(viewer.recv(timeout=60))["problem"]
+        assert look(viewer)["speed"] == 1
