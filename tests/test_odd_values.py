@@ -51,6 +51,8 @@ CALLS = {
     "train": ["missing", "out", "synthetic", *TRAINING],  # refused after settings and weights were looked at: a step takes long
     "evaluate": [WEIGHTS, DATA, "--split", "train", "--rates", "20", "--processes", "1"],
     "detect": [WEIGHTS, DAT, "--out", "out.jsonl"],
+    "live": ["missing.raw"],  # refused: a page goes on until it is closed
+    "send": ["missing.raw", "udp://127.0.0.1:9"],
     "export": [WEIGHTS, "out.onnx", "--quantise", "int8"],  # refused before the export, which takes long
     "weights": [WEIGHTS, "--save", "out.safetensors"],
 }

@@ -115,7 +115,15 @@ def parse(command: str, *arguments: str) -> dict[str, Any]:
 
 
 VALUES: dict[Any, tuple[str, ...]] = {float: ("20", "200.5"), int: ("0", "21"), Path: ("a.mp4", "b.jsonl"), str: ("car", "bus")}
-PLACES = {"demo": (), "info": ("a",), "check": ("a",), "weights": ("a",), "simulate": ("a",), "train": ("a", "b", "synthetic")}
+PLACES = {
+    "demo": (),
+    "info": ("a",),
+    "check": ("a",),
+    "weights": ("a",),
+    "simulate": ("a",),
+    "live": ("a",),
+    "train": ("a", "b", "synthetic"),
+}
 
 
 def lists() -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -131,9 +139,11 @@ def lists() -> Iterator[tuple[str, str, tuple[str, ...]]]:
 def test_lists_are_written_with_spaces_or_commas(command: str, name: str, values: tuple[str, ...]) -> None:
     places, option = PLACES.get(command, ("a", "b")), f"--{name.replace('_', '-')}"
     ways = [values, (",".join(values),), (f"{values[0]},", values[1]), (", ".join(values),)]
-    found = [parse(command, *places, option, *way) for way in ways]
+    of_recipe = command == "train" and name != "also"  # which stands before the recipe, as an option of the command itself
+    first, last = (places, ()) if command != "train" or of_recipe else (places[:-1], places[-1:])
+    found = [parse(command, *first, option, *way, *last) for way in ways]
     assert all(one == found[0] for one in found)
-    chosen = getattr(found[0]["settings"], name) if command == "train" else found[0][name]
+    chosen = getattr(found[0]["settings"], name) if of_recipe else found[0][name]
     assert tuple(map(str, chosen)) == tuple(str(float(value)) if type(chosen[0]) is float else value for value in values)
 
 

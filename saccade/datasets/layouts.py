@@ -43,6 +43,7 @@ BOXES = "_bbox.npy"
 EVENT_ENDINGS = ("_td.dat", "_td.dat.h5", "_td.h5", "_td.hdf5", "_td.raw", ".dat", ".h5", ".hdf5", ".raw")
 DSEC_SENSOR = 640, 480
 DSEC_TRACKS = "tracks.npy"
+LEAST_OF_PHOTOS = 5.0, 16.0  # px, side and diagonal of an object of photographs that counts: half of Gen1's, whose sensor is twice as fine
 SIMULATED = "saccade simulated"  # in dataset.json
 SIMULATED_LABELS = "_labels.npz"
 SIMULATED_COLUMNS = ("t", "boxes", "classes", "tracks", "still_us", "visible")
@@ -173,12 +174,12 @@ def _description(root: Path) -> Path | None:
 
 def open_synthetic(root: Path, chosen: Selection, own_rules: LabelRules | None = None, halve: Halve | None = None) -> Dataset:
     """Every object counts, the hidden ones too: `Labels.visible` and `still_us` tell them apart. Photographs show crowds and far
-    streets: of their objects those count that are as large, by the sensor's width, as Gen1's rule wants."""
+    streets: of their objects those count that are large enough to be recognised."""
     path = _description(root)
     if path is None:
         raise InputError(f"{root}: no dataset.json; expected a data set that `saccade simulate` wrote")
     about = _read_description(path)
-    side, diagonal = _least_size(about)
+    side, diagonal = LEAST_OF_PHOTOS if about.get("photos") else (0.0, 0.0)
     used = own_rules or LabelRules(classes=_read_classes(path, about), least_side=side, least_diagonal=diagonal)
     recordings, missing = [], []
     for events in chosen.files("*.h5"):
@@ -191,12 +192,6 @@ def open_synthetic(root: Path, chosen: Selection, own_rules: LabelRules | None =
         else:
             missing.append(f"{events}: has no labels beside it; expected {labels.name}")
     return Dataset("synthetic", chosen.split, used.classes, tuple(recordings), tuple(missing))
-
-
-def _least_size(about: dict[str, Any]) -> tuple[float, float]:
-    """Side and diagonal of an object that counts: 10 and 30 px at Gen1's width of 304, where the scenes are photographs."""
-    width = about.get("width")
-    return (width / 30, width / 10) if about.get("photos") and isinstance(width, int) else (0.0, 0.0)
 
 
 def _read_description(path: Path) -> dict[str, Any]:

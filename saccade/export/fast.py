@@ -20,7 +20,7 @@ MOST_SAMPLED = 8  # values of dt whose inputs are kept
 OrtValue = Any  # an array in the memory of onnxruntime, which has no types
 
 
-class Session:
+class GraphSession:
     """A graph in onnxruntime. Values stay in its memory, so a state isn't copied from step to step.
 
     Not OpenVINO: it is no faster on this graph, and compiling some sizes ends the process (2026.4).
@@ -61,8 +61,8 @@ class SizedGraph:
         self.graph = build_step(detector, height, width)
         self.threads = threads
         self._stem = Stem(detector.backbone.stages[0].downsample.weight, self.graph.order, height, width)
-        self._session = Session(self.graph.model, threads)
-        self._memory_session: Session | None = None  # the graph without neck and head
+        self._session = GraphSession(self.graph.model, threads)
+        self._memory_session: GraphSession | None = None  # the graph without neck and head
         self._next_states = [f"next_{name}" for name in self.graph.states]
         self._sampled: OrderedDict[float, dict[str, OrtValue]] = OrderedDict()
 
@@ -79,7 +79,7 @@ class SizedGraph:
         if not self.graph.states:
             return state
         if self._memory_session is None:
-            self._memory_session = Session(build_step(self.detector, *self.size, detects=False).model, self.threads)
+            self._memory_session = GraphSession(build_step(self.detector, *self.size, detects=False).model, self.threads)
         return GraphState(self, tuple(self._memory_session.run(self._inputs(frame, state, dt), self._next_states)))
 
     def _inputs(self, frame: np.ndarray, state: GraphState, dt: float) -> dict[str, OrtValue]:

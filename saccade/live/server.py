@@ -181,7 +181,7 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, TypeError, ValueError) as error:  # the last two of names that no host can have
         raise InputError(f"can't listen on {host}, port {port} ({error}); choose another with --port, 0 for any that is free") from error
 
 
