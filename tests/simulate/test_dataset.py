@@ -115,7 +115,7 @@ def test_another_generator_or_no_description_is_refused(whole: Path, tmp_path: P
 def test_the_command_says_what_it_wrote_and_what_is_wrong(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     simulate(tmp_path / "set", recordings=2, seconds=0.1, size="40x32", processes=1)
     assert "2 recordings of 0.1 s, 40 x 32" in capsys.readouterr().out
-    for wrong in ({"size": "40"}, {"size": "0x32"}, {"seconds": -1.0}, {"processes": 0}, {"recordings": 0}, {"size": "4x4"}):
+    for wrong in ({"size": "40"}, {"size": "0x32"}, {"seconds": -1.0}, {"processes": -1}, {"recordings": 0}, {"size": "4x4"}):
         with pytest.raises(InputError, match=next(iter(wrong))):
             simulate(tmp_path / "other", **wrong)
     with pytest.raises(InputError, match="is a file"):
