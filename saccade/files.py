@@ -44,12 +44,19 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary, lock = _claimed(path)
         try:
             yield temporary
+            os.chmod(temporary, 0o666 & ~_umask())  # some libraries make files that nobody else may read
             os.replace(temporary, path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
         finally:
             _release(lock)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 @contextmanager

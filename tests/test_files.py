@@ -191,6 +191,15 @@ def test_what_cannot_be_a_file_is_refused(name: str, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_others_may_read_what_was_written(tmp_path: Path) -> None:
+    """As if the shell had made it, whatever the library that wrote it thinks: safetensors makes files for their owner alone."""
+    (tmp_path / "plain").touch()
+    with replacing(tmp_path / "a.bin") as part:
+        part.unlink()
+        os.close(os.open(part, os.O_CREAT | os.O_WRONLY, 0o600))
+    assert (tmp_path / "a.bin").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
 def test_a_file_is_no_folder_to_write_into(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("precious")
     with pytest.raises(InputError, match="is a file; expected a folder"), only_writer(tmp_path / "run"):
