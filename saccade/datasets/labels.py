@@ -252,7 +252,10 @@ def recordings_in(path: Path) -> list[str]:
 
 def categories_in(path: Path) -> dict[int, str]:
     """Names by id, in the order of the ids."""
-    return dict(sorted((item["id"], str(item["name"])) for item in _parsed(path)["categories"]))
+    found = [(item["id"], str(item["name"])) for item in _parsed(path)["categories"]]
+    if not all(type(number) is int for number, _ in found):
+        raise InputError(f"{path}: categories with ids {[number for number, _ in found]!r:.120}; expected whole numbers")
+    return dict(sorted(found))
 
 
 def read_coco(path: Path, file_name: str, classes: tuple[str, ...], events: Path) -> RawLabels:

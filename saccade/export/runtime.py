@@ -47,12 +47,13 @@ def open_runtime(
             raise InputError(f"threads={threads} must be from 1 to {MOST_THREADS}, or None to leave the choice to the runtime")
         torch.set_num_threads(threads)  # for the whole process: torch, and our own loops beside it, have no other setting
     exported = None if isinstance(weights, Detector) else BY_SUFFIX.get(Path(weights).suffix)
-    on_cpu = device == "auto" and (exported is not None or runtime not in ("auto", "torch"))
-    device = "cpu" if on_cpu else device_named(device)
-    if runtime == "auto":
-        runtime = exported or ("auto" if device == "cpu" else "torch")
-    if runtime not in ("auto", "torch") and device != "cpu":
-        raise InputError(f"runtime {runtime} computes on cpu, got device={device!r}; take runtime torch for it")
+    runtime = exported or "auto" if runtime == "auto" else runtime
+    if runtime not in ("auto", "torch"):
+        if device not in ("auto", "cpu"):
+            raise InputError(f"runtime {runtime} computes on cpu, got device={device!r}; take runtime torch for it")
+        device = "cpu"
+    device = device_named(device)
+    runtime = "torch" if runtime == "auto" and device != "cpu" else runtime
     if runtime in ("openvino", "package") or (exported is not None and runtime == "onnxruntime"):
         if isinstance(weights, Detector):
             raise InputError(f"runtime {runtime} runs a file: write it with saccade.export.graph.export_detector, or take runtime auto")

@@ -59,13 +59,13 @@ class _Linear(torch.autograd.Function):
 
 def _pays(x: Tensor, weight: Tensor, multiplications: int) -> bool:
     return (
-        multiplications >= SMALLEST
-        and x.device.type == "cpu"
+        x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
         and not torch.compiler.is_compiling()
         and not torch.jit.is_tracing()
         and not torch.is_autocast_enabled("cpu")
         and _available()
+        and multiplications >= SMALLEST  # last: of a graph that is traced, the batch isn't known
     )
 
 

@@ -118,7 +118,7 @@ def test_other_weights_are_scored_beside_the_first(streets: Path, weights: Path,
     other = weights.with_name("other.safetensors")
     other.write_bytes(weights.read_bytes())
     evaluate(weights, streets, rates=(20.0,), beside=(str(other),), out=tmp_path / "scores")
-    assert capsys.readouterr().out.count("sliding, direct") == 4  # two tables, two weights
+    assert capsys.readouterr().out.count("sliding, direct") == 5  # two tables, two weights, and their difference
     found, beside = (read_evaluation(tmp_path / "scores" / name) for name in ("evaluation.json", "beside/other/evaluation.json"))
     assert found.results[0].scores == beside.results[0].scores
     assert str(other) in (tmp_path / "scores/report.html").read_text()

@@ -76,7 +76,7 @@ def field(number: int, value: bytes | int) -> bytes:
     return bytes([number << 3 | 2, size & 127 | 128, size >> 7]) + value
 
 
-@pytest.mark.parametrize("runtime", ["onnx", "openvino"])
+@pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
 def test_an_onnx_file_with_data_elsewhere_is_refused(tmp_path: Path, runtime) -> None:
     place = field(13, field(1, b"location") + field(2, b"../../etc/passwd"))
     tensors = [field(8, b"w") + place, field(8, b"w") + field(14, 1)]

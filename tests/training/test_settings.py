@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from saccade.config import presets as models
+from saccade.samples import shipped_weights
 from saccade.training.settings import TrainingSettings, average_decay, learning_rate, presets
 from saccade.types import InputError
 
@@ -44,7 +45,7 @@ def test_the_average_follows_quickly_at_first() -> None:
 
 @pytest.mark.parametrize("name", presets)
 def test_presets_name_a_model(name: str) -> None:
-    assert presets[name]().model in models
+    assert presets[name]().model in {*models, *shipped_weights()}
 
 
 @pytest.mark.parametrize(
