@@ -4,6 +4,7 @@ Commands and options come from the parsers of `saccade.cli`: a new option is cov
 """
 
 import json
+import logging
 import math
 import os
 import resource
@@ -56,6 +57,16 @@ CALLS = {
     "export": [WEIGHTS, "out.onnx", "--quantise", "int8"],  # refused before the export, which takes long
     "weights": [WEIGHTS, "--save", "out.safetensors"],
 }
+
+
+@pytest.fixture(autouse=True)
+def _no_handlers_of_others() -> None:
+    """Libraries that log without being asked leave handlers behind, for the output of tests that have long ended."""
+    for logger in (logging.getLogger(), logging.getLogger("saccade")):
+        for handler in [one for one in logger.handlers if getattr(getattr(one, "stream", None), "closed", False)]:
+            logger.removeHandler(handler)
+
+
 WHOLE = {"minus one": "-1", "zero": "0", "beyond int64": "1" + "0" * 30, "largest int64": str(2**63 - 1)}
 NUMBERS = {"minus one": "-1", "zero": "0", "NaN": "nan", "infinity": "inf", "1e308": "1e308", "1e-308": "1e-308"}
 TEXTS = {
