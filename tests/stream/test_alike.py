@@ -67,8 +67,9 @@ def test_weights_may_say_their_score(tmp_path: Path) -> None:
     recording, weights = tmp_path / "street.h5", tmp_path / "sure.safetensors"
     write_events([street()], recording)
     nano = load_detector("nano")
-    assert nano.config.score is None
-    assert nano.config.least_score == SCORE
+    before = load_detector("rvt-nano")
+    assert before.config.score is None
+    assert before.config.least_score == SCORE
     sure = Detector(replace(nano.config, score=0.6)).eval()
     sure.load_state_dict(nano.state_dict())
     save_detector(sure, weights)
