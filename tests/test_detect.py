@@ -278,7 +278,7 @@ def test_a_run_that_is_ended_leaves_readable_parts(number: int, weights: Path, s
     assert not any((tmp_path / f"a.{suffix}").exists() for suffix in FORMATS)
     found = assert_agree(tmp_path, "a.part", lost=64 if number == signal.SIGKILL else 0)
     assert len(found) >= 100
-    assert 0 <= len(found) - pictures(tmp_path / "a.part.mp4") <= 20  # fragments of half a second at 20 pictures a second, and pictures that wait for the thread
+    assert 0 <= len(found) - pictures(tmp_path / "a.part.mp4") <= 20  # half a second of video, and what waits for its thread
     if number != signal.SIGKILL:
         assert process.returncode == 130
         assert f"what was detected until {found[-1].time_us / 1e6:.3f} s is in" in told
