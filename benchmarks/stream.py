@@ -102,7 +102,7 @@ def runtimes(name: str, canvas: Canvas, wanted: list[str], whole: Events, folder
             path = folder / f"{name}-{canvas.width}{ending}"
             if ending and not path.exists():
                 write(detector, path, canvas, whole)
-            yield one, Timed(open_runtime(path if ending else detector, runtime, threads=1))
+            yield one, Timed(open_runtime(path if ending else detector, runtime, threads=1, trust=True))
         except (InputError, ImportError) as error:
             print(f"{name} on {one}: {error}")
 
