@@ -1,4 +1,4 @@
-"""A step of `saccade.Stream("nano")` as it comes, events to tracks, beside torch and a 512^3 product in the same run; CPU time, one thread."""
+"""A step of `saccade.Stream("nano")` as it comes, events to tracks, beside torch and a 512^3 product; CPU time, one thread."""
 
 import time
 from pathlib import Path
