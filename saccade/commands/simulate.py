@@ -12,6 +12,7 @@ from saccade.events.write import check_target, write_events
 from saccade.machine import check_extra
 from saccade.simulate.cutouts import PhotosConfig, photo_set
 from saccade.simulate.dataset import DatasetConfig, write_dataset
+from saccade.simulate.photo_scene import STANDS
 from saccade.simulate.sensor import SensorConfig
 from saccade.simulate.video import VideoSource
 from saccade.types import InputError
@@ -34,6 +35,7 @@ def simulate(
     photos: Path | None = None,
     images: tuple[Path, ...] = (),
     cutouts: int = 2000,
+    standing: float = STANDS,
     split: Literal["train", "val", "test"] | None = None,
     recordings: int = 400,
     seconds: float | None = None,
@@ -57,6 +59,7 @@ def simulate(
         photos: COCO labels (.json or .json.xz) of photographs with boxes, or masks, of person, bicycle, motorcycle, car, bus, truck.
         images: Folders or zips that hold the photographs; those beside the labels if not given.
         cutouts: Number of objects and distractors to cut out of the photographs; kept in DIR/cutouts.npz.
+        standing: Of photographs: share of the recordings whose camera doesn't move.
         split: Put all recordings into this split instead of 80, 10 and 10 %.
         recordings: Number of recordings of the data set.
         seconds: Length of each recording, 8 if not given (4 with photographs); of a video, how much to read, all if not given.
@@ -74,7 +77,7 @@ def simulate(
         check_processes(processes)
         config = DatasetConfig(
             recordings=recordings, seconds=seconds or (8.0 if photos is None else 4.0), width=width or 160, height=height or 128, seed=seed,
-            sensor=sensor, photos=_photos(photos, images, cutouts), split=split,
+            sensor=sensor, photos=_photos(photos, images, cutouts), split=split, standing=standing,
         )  # fmt: skip
         _dataset(source, config, processes or None)
     elif photos is not None:

@@ -47,6 +47,7 @@ class RecordingConfig:
     sensor: SensorConfig = field(default_factory=SensorConfig)
     photos: PhotosConfig | None = None  # None: a drawn street
     split: str | None = None  # photographs of this split only, None = of all
+    standing: float = photo_scene.STANDS  # of photographs: probability that the camera doesn't move
 
     @property
     def generator(self) -> int | str:
@@ -62,7 +63,8 @@ class RecordingConfig:
         if photos.digest != self.photos.digest:
             raise InputError(f"{self.photos.labels}: is not the label file that the recording was made from; simulate anew")
         cutouts = _cutouts(folder / CUTOUTS, self.photos)
-        return photo_scene.make_photo_scene(self.seed, photos, cutouts, self.width, self.height, self.seconds, split=self.split)
+        size = (self.width, self.height, self.seconds)
+        return photo_scene.make_photo_scene(self.seed, photos, cutouts, *size, split=self.split, standing=self.standing)
 
 
 @lru_cache(maxsize=2)
@@ -145,8 +147,11 @@ class DatasetConfig:
     sensor: SensorConfig = field(default_factory=SensorConfig)
     photos: PhotosConfig | None = None  # None: drawn streets. With photographs and the sensor as built every recording has its own sensor
     split: str | None = None  # all recordings go into this one, None = 80, 10 and 10 % of them and of the photographs
+    standing: float = photo_scene.STANDS  # of photographs: share of the recordings whose camera doesn't move
 
     def __post_init__(self) -> None:
+        if not 0 <= self.standing <= 1:
+            raise InputError(f"data set: standing={self.standing} must be from 0 to 1")
         if not 1 <= self.recordings <= SPLITS["val"] or self.seed < 0:
             raise InputError(f"data set: recordings={self.recordings} must be within 1 and {SPLITS['val']:,}, seed={self.seed} 0 or more")
         if self.split is not None and self.split not in SPLITS:
@@ -163,9 +168,8 @@ class DatasetConfig:
     def recording(self, seed: int, split: str) -> RecordingConfig:
         sensor = photo_scene.draw_sensor(seed) if self.photos is not None and self.sensor == SensorConfig() else self.sensor
         shared = None if self.photos is None or self.split is not None else split
-        return RecordingConfig(
-            seed=seed, width=self.width, height=self.height, seconds=self.seconds, sensor=sensor, photos=self.photos, split=shared
-        )
+        size = {"width": self.width, "height": self.height, "seconds": self.seconds}
+        return RecordingConfig(seed=seed, **size, sensor=sensor, photos=self.photos, split=shared, standing=self.standing)
 
 
 def write_dataset(

@@ -17,7 +17,7 @@ from saccade.simulate.simulation import IntensityImage, TimedImage, Truth, as_tr
 from saccade.types import InputError, Times
 
 GENERATOR = 3  # raised whenever the same seed gives another scene
-STANDS = 0.55  # share of scenes whose camera doesn't move
+STANDS = 0.55  # share of scenes whose camera doesn't move, unless stated
 FINER = {1: 0.76, 2: 0.21, 3: 0.03}  # sensor pixels per canvas pixel (a large sensor scaled down) -> probability
 OUTLINE = 24  # points of the outline of an object without a mask
 SEEN_STEP_US = 5_000
@@ -106,12 +106,12 @@ def draw_sensor(seed: int) -> SensorConfig:
 
 def make_photo_scene(
     seed: int, photos: PhotoSet, cutouts: Cutouts, width: int = 160, height: int = 128, seconds: float = 4.0, *,
-    split: str | None = None, camera_moves: bool | None = None,
+    split: str | None = None, standing: float = STANDS,
 ) -> PhotoScene:  # fmt: skip
-    """A photograph of the split (of all, if None) with cut-outs of the same split. The camera stands in a good half, unless stated."""
+    """A photograph of the split (of all, if None) with cut-outs of the same split. STANDING: probability that the camera doesn't move."""
     check_scene(seed, width, height, seconds)
     rng = np.random.default_rng([0xF070, GENERATOR, seed])
-    moves = bool(rng.random() >= STANDS) if camera_moves is None else camera_moves
+    moves = bool(rng.random() >= standing)
     photo, image, unreadable = _choose(rng, photos, split, moves)
     duration_us, finer = round(seconds * 1e6), int(rng.choice(list(FINER), p=list(FINER.values())))
     look = Exposure(

@@ -77,7 +77,7 @@ def cutouts(labels: Path, photos: PhotoSet, tmp_path_factory: pytest.TempPathFac
 
 
 def scene_of(seed: int, photos: PhotoSet, cutouts: Cutouts, moves: bool, seconds: float = 1.0) -> PhotoScene:
-    return make_photo_scene(seed, photos, cutouts, 96, 80, seconds, camera_moves=moves)
+    return make_photo_scene(seed, photos, cutouts, 96, 80, seconds, standing=0.0 if moves else 1.0)
 
 
 def test_cut_outs_have_the_shapes_that_were_painted(cutouts: Cutouts) -> None:
