@@ -1,4 +1,7 @@
-"""CLIP -> CLIP: flip, zoom in, zoom out with the published ranges, the same for all frames of a clip; boxes follow the pixels."""
+"""CLIP -> CLIP: flip, zoom in, zoom out with the published ranges, the same for all frames of a clip; boxes follow the pixels.
+
+Not published, off unless asked for: exchanged polarities and thinned events, for trainings that see few sensors and scenes.
+"""
 
 from dataclasses import dataclass, fields, replace
 from typing import Literal
@@ -9,6 +12,7 @@ from saccade.datasets.recording import FrameArray
 from saccade.machine import compiled
 from saccade.types import Boxes, InputError, Labels, Scores
 
+MOST_THINNED = 0.6
 LEAST_SHARE = 0.1  # a box of which less than this share stays in the picture isn't learned: it can't be recognised
 
 
@@ -22,6 +26,8 @@ class AugmentSettings:
     zoom_ordered: float = 0.5  # probability that a recording played through is zoomed out; in, later labels would lie outside the picture
     largest_in: float = 1.5  # largest factor of zooming in
     largest_out: float = 1.2  # largest factor of zooming out
+    swap: float = 0.0  # probability of exchanging the polarities: about what the opposite motion gives
+    thin: float = 0.0  # probability that a random share of the events, up to MOST_THINNED, is left out: a less sensitive sensor
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -42,12 +48,31 @@ class Augmentation:
     zoom: float = 1.0
     x: float = 0.0  # column of the flipped picture that moves to the left edge
     y: float = 0.0
+    swap: bool = False  # exchange the polarities
+    keep: float = 1.0  # share of the events that is kept ...
+    seed: int = 0  # ... by random numbers of this seed
+
+    @property
+    def moves(self) -> bool:
+        """Whether pixels and boxes change their places."""
+        return self.flip or self.zoom != 1.0
 
 
 def draw(
     random: np.random.Generator, settings: AugmentSettings, lane: Literal["random", "ordered"], width: int, height: int, boxes: Boxes
 ) -> Augmentation:
     """BOXES are those of the last labelled frame: zooming in keeps the centre of one in the picture, and with it a quarter of its area."""
+    drawn = _draw_geometry(random, settings, lane, width, height, boxes)
+    if settings.swap:
+        drawn = replace(drawn, swap=bool(random.random() < settings.swap))
+    if settings.thin and random.random() < settings.thin:
+        drawn = replace(drawn, keep=1 - MOST_THINNED * float(random.random()), seed=int(random.integers(1 << 31)))
+    return drawn
+
+
+def _draw_geometry(
+    random: np.random.Generator, settings: AugmentSettings, lane: Literal["random", "ordered"], width: int, height: int, boxes: Boxes
+) -> Augmentation:
     flip = bool(random.random() < settings.flip)
     if random.random() >= (settings.zoom if lane == "random" else settings.zoom_ordered):
         return Augmentation(flip)
@@ -73,10 +98,23 @@ def _window_start(random: np.random.Generator, side: int, window: float, inside:
     return float(random.uniform(min(low, high), high))
 
 
-def augment_frames(frames: FrameArray, augmentation: Augmentation) -> FrameArray:
+def augment_frames(frames: FrameArray, augmentation: Augmentation, first: int = 0) -> FrameArray:
+    """FIRST: the number of the first frame in its recording, so that every clip of it is thinned by other random numbers."""
+    if augmentation.moves:
+        frames = _move(frames, augmentation)
+    if augmentation.swap:
+        half = frames.shape[1] // 2  # all bins of one polarity, then those of the other
+        frames = np.concatenate((frames[:, half:], frames[:, :half]), axis=1)
+    if augmentation.keep < 1.0:
+        frames = frames.copy()
+        events = np.flatnonzero(frames)
+        random = np.random.default_rng([augmentation.seed, first])
+        frames.reshape(-1)[events] = random.binomial(frames.reshape(-1)[events], augmentation.keep)
+    return frames
+
+
+def _move(frames: FrameArray, augmentation: Augmentation) -> FrameArray:
     """Nearest pixel: counts stay counts. What lies outside the sensor is zero."""
-    if augmentation == Augmentation():
-        return frames
     if augmentation.zoom == 1.0:
         return np.ascontiguousarray(frames[..., ::-1])
     height, width = frames.shape[-2:]
@@ -117,7 +155,7 @@ def flip_boxes(boxes: Boxes, width: int) -> Boxes:
 
 def augment_labels(labels: Labels, augmentation: Augmentation, width: int, height: int) -> tuple[Labels, int]:
     """The labels in the new picture, cropped to it, and how many were dropped because too little of them is left in it."""
-    if augmentation == Augmentation():
+    if not augmentation.moves:
         return labels, 0
     boxes = flip_boxes(labels.boxes, width) if augmentation.flip else labels.boxes
     if augmentation.zoom == 1.0:

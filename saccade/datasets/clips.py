@@ -101,7 +101,7 @@ def cut(
             found = None if lost == before else found
         seen.append(found)
     return Clip(
-        frames=augment_frames(frames, augmentation),
+        frames=augment_frames(frames, augmentation, first),
         dt=timeline.steps(first, length, is_first),
         ends_us=timeline.ends_us[timeline.kept[first : first + length]],
         labelled=np.array([found is not None for found in seen]),

@@ -154,3 +154,33 @@ def test_wrong_settings() -> None:
         AugmentSettings(largest_in=0.5)
     with pytest.raises(InputError, match=r"augment\.flip=1\.5"):
         AugmentSettings(flip=1.5)
+
+
+def test_polarities_are_exchanged_and_boxes_stay() -> None:
+    frames, labels, swap = random_frames(), labels_of((1, 2, 30, 40)), Augmentation(swap=True)
+    once = augment_frames(frames, swap)
+    np.testing.assert_array_equal(once[:, :2], frames[:, 2:])  # two bins of each polarity
+    np.testing.assert_array_equal(augment_frames(once, swap), frames)
+    assert augment_labels(labels, swap, WIDTH, HEIGHT) == (labels, 0)
+
+
+def test_thinning_keeps_its_share_of_the_events() -> None:
+    frames, thin = random_frames(), Augmentation(keep=0.5, seed=3)
+    before = frames.copy()
+    thinned = augment_frames(frames, thin)
+    np.testing.assert_array_equal(frames, before)
+    assert (thinned <= frames).all() and 0.48 < thinned.sum() / frames.sum() < 0.52
+    np.testing.assert_array_equal(augment_frames(frames, thin), thinned)
+    assert (augment_frames(frames, thin, first=3) != thinned).any()
+
+
+def test_exchanging_and_thinning_leave_flips_and_zooms_as_they_were() -> None:
+    """Drawn after the others, from the same generator: every single picture is that of the published settings."""
+    boxes = np.zeros((0, 4), np.float32)
+    more = replace(AugmentSettings(), swap=0.5, thin=0.5)
+    drawn = [draw(np.random.default_rng(seed), more, "random", WIDTH, HEIGHT, boxes) for seed in range(400)]
+    plain = [draw(np.random.default_rng(seed), AugmentSettings(), "random", WIDTH, HEIGHT, boxes) for seed in range(400)]
+    assert [replace(one, swap=False, keep=1.0, seed=0) for one in drawn] == plain
+    assert 0.4 < np.mean([one.swap for one in drawn]) < 0.6
+    kept = np.array([one.keep for one in drawn])
+    assert 0.4 < (kept < 1).mean() < 0.6 and 0.4 <= kept.min() < 0.45
