@@ -169,7 +169,8 @@ def test_thinning_keeps_its_share_of_the_events() -> None:
     before = frames.copy()
     thinned = augment_frames(frames, thin)
     np.testing.assert_array_equal(frames, before)
-    assert (thinned <= frames).all() and 0.48 < thinned.sum() / frames.sum() < 0.52
+    assert (thinned <= frames).all()
+    assert 0.48 < thinned.sum() / frames.sum() < 0.52
     np.testing.assert_array_equal(augment_frames(frames, thin), thinned)
     assert (augment_frames(frames, thin, first=3) != thinned).any()
 
@@ -183,4 +184,5 @@ def test_exchanging_and_thinning_leave_flips_and_zooms_as_they_were() -> None:
     assert [replace(one, swap=False, keep=1.0, seed=0) for one in drawn] == plain
     assert 0.4 < np.mean([one.swap for one in drawn]) < 0.6
     kept = np.array([one.keep for one in drawn])
-    assert 0.4 < (kept < 1).mean() < 0.6 and 0.4 <= kept.min() < 0.45
+    assert 0.4 < (kept < 1).mean() < 0.6
+    assert 0.4 <= kept.min() < 0.45
