@@ -14,6 +14,7 @@ from saccade.simulate.plan import legs
 STRAY_LIGHT = 0.015  # intensity of black
 PAUSES: dict[str, Any] = {"stops": 0.4, "stop_us": (0.2e6, 1.5e6), "leg_s": (0.3, 2.5)}
 CLASS_CHANCES = {CAR: 0.34, PEDESTRIAN: 0.28, TWO_WHEELER: 0.15, DISTRACTOR: 0.23}
+TURNED = 0.35  # share of the cut-outs that are seen from elsewhere than the photographer's place: turned, sheared, squashed
 FOLLOWS = 0.35  # share of the cut-outs before a moving camera that keep their place in the image
 PACES = {CAR: (4.0, 450.0), PEDESTRIAN: (3.0, 130.0), TWO_WHEELER: (5.0, 350.0), DISTRACTOR: (3.0, 400.0)}  # px/s at a width of 160
 SIZES = {
@@ -145,6 +146,8 @@ def _mover(
     intensity, mask = cutouts.get(int(rng.choice(choice)))
     if rng.random() < 0.5:
         intensity, mask = intensity[:, ::-1], mask[:, ::-1]
+    if rng.random() < TURNED:
+        intensity, mask = _turn(rng, intensity, mask, 0.4 if class_id == PEDESTRIAN else 1.0)
     unit = width / 160
     source = max(mask.shape)
     low, high = SIZES[class_id]
@@ -201,6 +204,26 @@ def _mover(
         "sway": rng.uniform(0.0, 0.04) if walks or class_id == TWO_WHEELER else 0.0,
         "near": 1e9 * stands + y + 0.2 * tall,  # whoever stands in the foreground is nearer than all others
     }  # fmt: skip
+
+
+def _turn(rng: np.random.Generator, intensity: np.ndarray, mask: np.ndarray, most: float) -> tuple[np.ndarray, np.ndarray]:
+    """The cut-out as a camera sees it that hangs higher, or tilted: photographers stand on the ground and hold theirs level."""
+    cv2 = import_cv2()
+    angle, shear = most * float(np.clip(rng.normal(0, 0.22), -0.6, 0.6)), most * float(rng.uniform(-0.35, 0.35))
+    squash = log_uniform(rng, 0.65, 1.3) ** most
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]) @ np.array([[1.0, shear], [0.0, squash]])
+    rows, columns = mask.shape
+    corners = np.array([[0, 0], [columns, 0], [0, rows], [columns, rows]]) @ turn.T
+    move = 1 - corners.min(axis=0)
+    size = tuple(int(side) for side in np.ceil(corners.max(axis=0) + move) + 1)
+    matrix = np.column_stack((turn, move))
+    covered = cv2.warpAffine(np.ascontiguousarray(mask, np.float32), matrix, size)
+    inside = np.argwhere(covered >= 0.5)
+    if len(inside) < 24:
+        return intensity, mask
+    turned = cv2.warpAffine(np.ascontiguousarray(intensity, np.float32), matrix, size, borderMode=cv2.BORDER_REPLICATE)
+    (top, left), (bottom, right) = inside.min(axis=0), inside.max(axis=0) + 1
+    return turned[top:bottom, left:right], covered[top:bottom, left:right]
 
 
 def _texture(rng: np.random.Generator, intensity: np.ndarray, mask: np.ndarray, resize: float, blur: float, look: Exposure) -> np.ndarray:

@@ -16,8 +16,9 @@ from saccade.simulate.shapes import CLASSES
 from saccade.simulate.simulation import IntensityImage, TimedImage, Truth, as_truth, check_scene, check_times
 from saccade.types import InputError, Times
 
-GENERATOR = 3  # raised whenever the same seed gives another scene
+GENERATOR = 4  # raised whenever the same seed gives another scene
 STANDS = 0.55  # share of scenes whose camera doesn't move, unless stated
+EMPTY = 0.2  # share of the photographs without objects under a moving camera
 FINER = {1: 0.76, 2: 0.21, 3: 0.03}  # sensor pixels per canvas pixel (a large sensor scaled down) -> probability
 OUTLINE = 24  # points of the outline of an object without a mask
 SEEN_STEP_US = 5_000
@@ -170,7 +171,7 @@ def _choose(rng: np.random.Generator, photos: PhotoSet, split: str | None, moves
         raise InputError(
             f"{photos.labels_path}: too few photographs for a part of their own for {split}; `--split train` puts all into one"
         )
-    empty = rng.random() < 0.12
+    empty = rng.random() < EMPTY
     suiting = [
         i for i in of_split if not moves or (not photos.photos[i].crowded and _shows(photos.photos[i]) != empty)
     ] or of_split  # fmt: skip
