@@ -89,7 +89,7 @@ def as_truth(t_us: Times, row: np.ndarray, track: np.ndarray, values: np.ndarray
         values[:, :4].astype(np.float32),
         classes[track],
         track,
-        np.rint(values[:, 5]).astype(np.int64),
+        np.rint(np.minimum(values[:, 5], t_us[row] + 1.0)).astype(np.int64),  # who never moved has stood since before the start
         values[:, 4].astype(np.float32),
         values[:, 6].astype(np.float32),
     )
