@@ -155,7 +155,7 @@ def _shows(photo: Photo) -> bool:
 
 @lru_cache(maxsize=16)
 def _without_crowds(photos: PhotoSet, split: str | None, empty: bool) -> list[int]:
-    """Photographs of the split that show objects, or that show none. Looked through once: it takes as long as a tenth of a second of events."""
+    """Photographs of the split that show objects, or that show none. Looking through all of them takes as long as 0.1 s of events."""
     of_split = range(len(photos.photos)) if split is None else photos.by_split[split]
     return [i for i in of_split if not photos.photos[i].crowded and _shows(photos.photos[i]) != empty]
 
