@@ -29,6 +29,7 @@ from saccade.simulate.simulation import Scene, Truth, simulate
 from saccade.types import Events, InputError
 
 LABEL_RATE_HZ = 200
+CHUNK_US = 200_000  # events written at once: each piece costs HDF5 some milliseconds
 CUTOUTS = "cutouts.npz"  # in the data set's folder
 
 # First seed of each split within the million of a data set: a larger data set has the same recordings and more, in the same splits
@@ -88,7 +89,7 @@ def write_recording(events_path: Path, config: RecordingConfig, progress: Callab
         evidence = Evidence(truth, times_us, config.width, config.height, noise_rate(config.sensor, scene.finer))
 
     def chunks() -> Iterator[Events]:
-        for events in simulate(scene, config.sensor):
+        for events in simulate(scene, config.sensor, chunk_us=CHUNK_US):
             if progress and len(events):
                 progress(float(events.t[-1]) * 1e-6)
             if evidence:
