@@ -81,7 +81,8 @@ def _size(dataset: Dataset) -> tuple[int, int] | None:
 def choose_tf32(settings: TrainingSettings, config: DetectorConfig, device: torch.device) -> None:
     """Let products on a GPU be computed in TF32, or not, for this process.
 
-    S4 and S4D advance their state by products with matrices of decays near 1, of which TF32 keeps three digits: no memory of seconds.
+    S4 and S4D advance their state by products with decays near 1, which TF32 rounds to multiples of 5e-4: at 200 Hz (dt = 0.1) a time
+    constant of 100 windows, a decay of 0.9990, would be half or twice as long. S5, gated S5 and the LSTM multiply element by element.
     """
     if device.type != "cuda":
         return

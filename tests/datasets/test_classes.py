@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from saccade.config import ONE_MPX_CLASSES
 from saccade.datasets.classes import in_common, places_of, renumbered, with_class_map
 from saccade.datasets.recording import Dataset
+from saccade.datasets.rules import DSEC_CLASSES
 from saccade.evaluation.evaluate import evaluate
 from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.validate import validate
@@ -115,6 +117,15 @@ def test_classes_of_the_data_set_are_scored_under_the_names_of_the_weights(data:
     for recording, before in zip(pickle.loads(pickle.dumps(ignoring)).recordings, data.recordings, strict=True):
         assert recording.truth.ignored is not None
         assert len(recording.labels) + len(recording.truth.ignored) == len(before.labels)
+
+
+def test_weights_of_one_mpx_are_scored_on_dsec() -> None:
+    dsec = Dataset("dsec", "test", DSEC_CLASSES, ())
+    mapped = with_class_map(dsec, {"bicycle": "two-wheeler", "motorcycle": "two-wheeler", "rider": ""})
+    assert mapped.classes == ("pedestrian", "car", "bus", "truck", "two-wheeler", "train")
+    common = in_common(ONE_MPX_CLASSES, mapped, "1mpx")
+    assert common.dataset.classes == ("pedestrian", "car", "two-wheeler")
+    assert common.places == (0, 2, 1)  # of pedestrian, two-wheeler, car
 
 
 @pytest.mark.parametrize(("names", "said"), [({"tram": "dark"}, "no class 'tram'"), ({"bright": "", "dark": ""}, "is left")])
