@@ -1,9 +1,7 @@
 """`saccade view`: a recording -> pictures of its frames, at several rates, with what weights find in them."""
 
 from pathlib import Path
-from typing import Annotated
 
-import tyro
 from tqdm import tqdm
 
 from saccade.commands.options import ClockChoice, From, RateOption, To
@@ -17,7 +15,6 @@ from saccade.representation.frames import frames
 from saccade.representation.windows import WindowKind
 from saccade.types import InputError
 
-Weights = Annotated[str | None, tyro.conf.arg(name="weights")]
 FRAMES, INSTANTS = 8, 4  # of a sheet of one rate, and of each of several
 
 
@@ -27,7 +24,7 @@ def view(
     *,
     rate_hz: RateOption = 20.0,
     rates: tuple[float, ...] = (),
-    weights: Weights = None,
+    weights: str | None = None,
     window: WindowKind = "sliding",
     window_ms: float = 50.0,
     start_s: From = None,
@@ -114,7 +111,7 @@ def _found(reader: Reader, rate_hz: float, weights: str, start_us: int, end_us: 
     for found in stream.run(reader.stream(start_us, end_us)):
         if waiting and found.time_us + 1e6 / rate_hz > waiting[0]:
             marks: list[BoxMark] = class_marks(found.boxes, found.classes, stream.classes)
-            row.append((found.time_us, boxed_picture(colours(stream.picture), marks)))
+            row.append((found.time_us, boxed_picture(colours(stream.picture()), marks)))
             waiting = waiting[1:]
         if not waiting:
             break
