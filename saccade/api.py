@@ -1,10 +1,11 @@
 """A folder of recordings -> weights, or scores: what `saccade train` and `saccade evaluate` do, as two calls without a command line."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from saccade.datasets.classes import with_class_map
 from saccade.datasets.open import DatasetKind, join_datasets, open_dataset, open_to_score, open_to_validate
 from saccade.datasets.recording import Dataset
 from saccade.evaluation.run.condition import RATES_HZ, Condition
@@ -54,6 +55,7 @@ def evaluate(
     *,
     split: str | None = None,
     kind: DatasetKind | None = None,
+    class_map: Mapping[str, str] | None = None,
     conditions: Sequence[Condition] | None = None,
     **options: Any,
 ) -> "Evaluation":
@@ -63,6 +65,8 @@ def evaluate(
 
     weights: a file, a name that comes with saccade, or a Detector. dataset: a folder, of which SPLIT is scored (None: test, or
     else what there is), or an open `Dataset`.
+    class_map: classes of the data set under the names that the weights know, {"bicycle": "two-wheeler"}; "" as a name: neither right nor
+    wrong to find.
     conditions: instead of rates_hz, which are of sliding windows and direct stepping: any `Condition`.
     options: of `saccade.evaluation.evaluate.evaluate`, such as out="scores", recordings=10, processes=2, protocol="prophesee".
     """
@@ -72,6 +76,8 @@ def evaluate(
     detector = load_detector(weights) if isinstance(weights, Path | str) else weights
     if not isinstance(dataset, Dataset):
         dataset = open_to_score(dataset, split, kind, halve=detector.config.halved)
+    if class_map:
+        dataset = with_class_map(dataset, class_map)
     if conditions is None:
         conditions = [Condition(rate_hz=rate_hz) for rate_hz in rates_hz]
     if options.get("out") is not None:

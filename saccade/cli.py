@@ -20,7 +20,7 @@ from saccade.types import InputError
 
 # Commands, in the order of the help, and the module of each: imported when it is called, because of what the others import.
 MODULES = {
-    "demo": "demo", "info": "recordings", "convert": "recordings", "view": "recordings", "simulate": "simulate", "check": "data",
+    "demo": "demo", "info": "recordings", "convert": "recordings", "view": "view", "simulate": "simulate", "check": "data",
     "prepare": "data", "train": "train", "evaluate": "evaluate", "detect": "detect", "live": "live", "send": "live", "export": "export",
     "weights": "weights",
 }  # fmt: skip

@@ -29,10 +29,18 @@ class MemoryConfig:
     spectrum: Literal["whole", "half"] = "whole"  # s5: whole as published; half: one of each conjugate pair, the same real system
     discretisation: Literal["zoh", "bilinear", "euler"] = "zoh"  # published weights were trained with bilinear
     initialisation: str = "legs"  # of the eigenvalues: legs, inv or lin
+    blocks: int = 1  # s5: equal blocks of the initial state matrix (the paper's J); must divide half of every stage's channels
+    step_limits: tuple[float, float] = (0.001, 0.1)  # initial timescales are log-uniform in here (the paper's delta_min, delta_max)
     timescales: Literal["published", "clip"] = "published"  # clip: initial time constants of 1 to 30 windows, which short clips can train
     bandlimit: float | None = 0.5  # fraction of the Nyquist frequency that passes at the training step, None = all (paper eq. 4)
     rolloff: float = 0.0  # width of the band limit's soft edge
     depthwise: bool = False  # lstm: 3x3 depthwise convolution of the hidden state, RVT's ablation
+
+    def __post_init__(self) -> None:
+        if self.blocks < 1:
+            raise InputError(f"memory.blocks={self.blocks} must be at least 1")
+        if not 0 < self.step_limits[0] < self.step_limits[1] < float("inf"):
+            raise InputError(f"memory.step_limits={self.step_limits}: expected two numbers, 0 < lowest < highest")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +71,10 @@ class BackboneConfig:
             raise InputError(f"backbone.dims={self.dims} must be multiples of head_dim={self.head_dim}")
         if min(self.dims) < 1 or any(dim % 2 for dim in self.dims):
             raise InputError(f"backbone.dims={self.dims} must be even and positive")
+        if "s5" in self.memories and any(dim % (2 * self.memory.blocks) for dim in self.dims):
+            raise InputError(
+                f"backbone.memory.blocks={self.memory.blocks}: half of the channels of every stage, {self.dims}, must be a multiple"
+            )
         for name in ("split", "channels", "layer_scale", "noise_floor"):
             if not getattr(self, name) > 0:
                 raise InputError(f"backbone.{name}={getattr(self, name)} must be positive")

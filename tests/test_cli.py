@@ -1,6 +1,7 @@
 """The command line as a user meets it: what it prints, what it writes, and how it refuses."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,8 +15,9 @@ import pytest
 from saccade import cli
 from saccade.events.open import open_events
 from saccade.events.write import write_events
+from saccade.outputs import sheet
 from saccade.samples import STREET
-from saccade.types import Events
+from saccade.types import Events, InputError
 from tests.make.events import assert_equal, collect, random_events
 
 ROOT = Path(__file__).parents[1]
@@ -93,6 +95,16 @@ def test_convert_there_and_back(tmp_path: Path, suffix: str) -> None:
         assert_equal(collect(other), collect(one))
 
 
+def test_convert_cuts_a_piece_out(tmp_path: Path) -> None:
+    cli.convert(STREET, tmp_path / "piece.h5", start_s=0.5, end_s=0.75)
+    with open_events(STREET) as whole, open_events(tmp_path / "piece.h5") as piece:
+        begin_us = whole.start_us + 500_000
+        assert_equal(collect(piece), whole.between(begin_us, begin_us + 250_000))
+    with pytest.raises(InputError, match="nothing between --from and --to"):
+        cli.convert(STREET, tmp_path / "none.h5", start_s=9.0)
+    assert not (tmp_path / "none.h5").exists()
+
+
 def test_convert_overwrites_nothing_unasked(tmp_path: Path) -> None:
     out = tmp_path / "out.h5"
     out.write_text("precious")
@@ -131,6 +143,25 @@ def test_view_writes_a_sheet_and_a_video(tmp_path: Path) -> None:
         assert video.streams.video[0].average_rate == 25
 
 
+def test_view_draws_a_sequence_of_dsec_at_several_rates_with_what_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One command, the folder of a sequence as downloaded; the same instants one below the other."""
+    (tmp_path / "city_04_a/events/left").mkdir(parents=True)
+    shutil.copy(STREET, tmp_path / "city_04_a/events/left/events.h5")
+    shown: list[tuple[str, np.ndarray]] = []
+    monkeypatch.setattr(sheet, "_write", lambda path, images, titles, *_, **__: shown.extend(zip(titles, images, strict=True)))
+    cli.view(tmp_path / "city_04_a", tmp_path / "found.png", rates=(20, 100), end_s=1.0)
+    cli.view(tmp_path / "city_04_a", tmp_path / "found.png", rates=(20, 100), weights="nano", end_s=1.0)
+    assert [title.split(",")[0] for title, _ in shown] == 2 * (4 * ["20 Hz"] + 4 * ["100 Hz"])
+    seconds = [float(title.split()[2]) for title, _ in shown]
+    for row, longest_s in ((seconds[:4], 0.05), (seconds[4:8], 0.01), (seconds[8:12], 0.05), (seconds[12:], 0.01)):
+        assert all(0 <= instant - found <= longest_s + 1e-3 for instant, found in zip((0.125, 0.375, 0.625, 0.875), row, strict=True))
+    plain, boxed = (np.stack([picture for _, picture in part]) for part in (shown[:8], shown[8:]))
+    assert (plain != boxed).any(axis=(1, 2, 3)).sum() >= 6, "boxes are drawn over the same events"
+    assert "8 pictures at 20, 100 Hz" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -142,6 +173,8 @@ def test_view_writes_a_sheet_and_a_video(tmp_path: Path) -> None:
         (("a.mp4", "--slow", "0"), "expected a number above 0"),
         (("a.mp4", "--window-ms", "nan"), "expected a number above 0"),
         (("a.mp4", "--end-s", "nan"), "expected seconds"),
+        (("a.mp4", "--rates", "20,200"), "for a .png"),
+        (("a.png", "--rates", "20", "0"), "expected a number above 0"),
     ],
 )
 def test_view_refuses(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -19,6 +19,7 @@ import saccade
 from docs import generate
 from saccade import cli
 from saccade.model.temporal import TEMPORAL_LAYERS
+from saccade.training.settings import presets
 from tests import fuzz
 from tests.laws import test_formats, test_temporal
 from tests.make.events import random_events
@@ -105,7 +106,7 @@ def test_its_commands_have_these_options(page: Path) -> None:
     for block in blocks(page):
         for _, name, *words in commands(block):
             assert name in cli.COMMANDS, f"no command {name}"
-            preset = [word for word in words if name == "train" and word in ("gen1", "1mpx", "synthetic")]
+            preset = [word for word in words if name == "train" and word in presets]
             unknown = {word.partition("=")[0] for word in words if word.startswith("--")} - options(name, *preset)
             assert not unknown, f"saccade {name} has no {', '.join(sorted(unknown))}"
 

@@ -32,6 +32,8 @@ REASONS = {
     "split": "simulate fills one; of a training it is a setting of the network, in every checkpoint",
     "halved": "prepare leaves it to the data set, a training decides it",
     "batch": "of a training it is a setting that decides the weights",
+    "rates": "evaluate has those of the tables; view draws one rate unless several are asked for",
+    "weights": "live always detects; view draws boxes if it is told whose",
     "window": "evaluate compares several, and has a published kind of its own",
     "stepping": "evaluate compares several",
     "counts": "evaluate compares several",

@@ -15,6 +15,7 @@ from tqdm import tqdm
 from saccade.commands.data import Folder, Split
 from saccade.commands.options import Device
 from saccade.commands.weights import WeightsFile
+from saccade.datasets.classes import with_class_map
 from saccade.datasets.open import DatasetKind, fixed_sampling, open_to_score
 from saccade.datasets.recording import Dataset, Sampling
 from saccade.evaluation.result import Evaluation, write_evaluation
@@ -46,6 +47,7 @@ def evaluate(
     seed: int = 0,
     split: Split | None = None,
     kind: DatasetKind | None = None,
+    class_map: tuple[str, ...] = (),
     recordings: int = 0,
     beside: tuple[str, ...] = (),
     protocol: Literal["saccade", "prophesee"] = "saccade",
@@ -74,6 +76,8 @@ def evaluate(
         seed: Random seed: for jitter and drop.
         split: Only this split; test if not given, or else what there is.
         kind: Layout of the data set; recognised by its files if not given.
+        class_map: Classes of the data set under the names that the weights know, as `bicycle=two-wheeler rider=`; without a name after
+            the sign, it is neither right nor wrong to find them. Others match by name.
         recordings: Score only the first so many recordings; 0 = all.
         beside: Further weights; they are scored in the same way and shown in the same table and report.
         protocol: Saccade: frames without objects count, boxes ranked by objectness x class. Prophesee: the rules that papers use.
@@ -88,12 +92,22 @@ def evaluate(
     if min(recordings, seed, processes) < 0 or batch < 1 or not label_rate > 0:
         given = f"--recordings {recordings}, --seed {seed}, --processes {processes}, --batch {batch}, --label-rate {label_rate:g}"
         raise InputError(f"{given}: expected 0 or more for the first three, at least 1 for the batch, and a label rate above 0")
+    names = _class_map(class_map)
     from saccade.weights.load import load_detector
 
     opened = open_to_score(dataset, split, kind, halve=load_detector(weights).config.halved)
     opened = replace(opened, recordings=opened.recordings[: recordings or None])
+    opened = with_class_map(opened, names) if names else opened
     options = {"protocol": protocol, "label_rate_hz": label_rate, "latency_ms": latency_ms, "batch": batch}
     _run([weights, *beside], opened, conditions, out, device, processes, options)
+
+
+def _class_map(pairs: Sequence[str]) -> dict[str, str]:
+    parts = [pair.partition("=") for pair in pairs]
+    wrong = [pair for pair, (name, sign, _) in zip(pairs, parts, strict=True) if not (sign and name.strip())]
+    if wrong:
+        raise InputError(f"--class-map {wrong[0]}: expected NAME=OTHER, such as bicycle=two-wheeler, or NAME= to ignore a class")
+    return {name.strip(): other.strip() for name, _, other in parts}
 
 
 def _run(

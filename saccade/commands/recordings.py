@@ -1,4 +1,4 @@
-"""RECORDING -> what it holds, another format, pictures: `saccade info | convert | view`."""
+"""RECORDING -> what it holds, another format: `saccade info | convert`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,16 +9,11 @@ from typing import Annotated, Literal
 import tyro
 from tqdm import tqdm
 
-from saccade.commands.options import ClockChoice, From, RateOption, To
+from saccade.commands.options import ClockChoice, From, To
 from saccade.events import mend
 from saccade.events.reader import LATEST_US, Reader
 from saccade.events.statistics import Statistics, measure, sparkline
 from saccade.events.write import check_target, write_events
-from saccade.machine import check_extra
-from saccade.outputs.sheet import spread_frames, write_sheet
-from saccade.outputs.video import FASTEST_FPS, write_video
-from saccade.representation.frames import frames
-from saccade.representation.windows import WindowKind
 from saccade.sources.open import open_recording
 from saccade.types import Events, InputError
 
@@ -105,6 +100,9 @@ def convert(
     drop_duplicates: bool = False,
     clip_to_sensor: bool = False,
     start_at_zero: bool = False,
+    start_s: From = None,
+    end_s: To = None,
+    clock: ClockChoice = "relative",
     overwrite: bool = False,
     opening: Reading = AS_STATED,
 ) -> None:
@@ -115,12 +113,19 @@ def convert(
         drop_duplicates: Remove events with the same time, pixel and polarity as an earlier one.
         clip_to_sensor: Remove events outside the sensor.
         start_at_zero: Subtract the time of the first event from all times.
+        start_s: Begin so many seconds after the first event.
+        end_s: End so many seconds after the first event.
+        clock: Absolute: --from and --to are times of the recording's own clock, as `saccade info` prints them.
         overwrite: Replace files that exist.
     """
     check_target(out, Path(recording), overwrite)
+    check_seconds(start_s, end_s)
     with opening.open(recording) as reader, _progress(reader, "converting") as chunks:
         mended = mend.Mended()
         events: Iterator[Events] = chunks
+        if start_s is not None or end_s is not None:  # else a recording may be empty, or out of order and to be sorted
+            start_us, end_us = limits(reader, start_s, end_s, clock)
+            events = reader.stream(None if start_s is None else start_us, None if end_s is None else end_us)
         if clip_to_sensor:
             events = mend.clip_to_sensor(events, mended)
         if sort:
@@ -133,57 +138,6 @@ def convert(
     for line in _report_mended(mended):
         print(line)
     print(f"{out}: {count:,} events, {out.stat().st_size / 1e6:.1f} MB")
-
-
-def view(
-    recording: Recording,
-    out: OutFile,
-    *,
-    rate_hz: RateOption = 20.0,
-    window: WindowKind = "sliding",
-    window_ms: float = 50.0,
-    start_s: From = None,
-    end_s: To = None,
-    clock: ClockChoice = "relative",
-    slow: float = 1.0,
-    overwrite: bool = False,
-    opening: Reading = AS_STATED,
-) -> None:
-    """Draw the frames that a detector would see: OUT is a .png (eight frames spread over the recording) or an .mp4.
-
-    Args:
-        rate_hz: Frames per second of event time.
-        window: Sliding windows keep their length at any rate, disjoint ones are as long as the step.
-        window_ms: Length of a sliding window.
-        start_s: Begin so many seconds after the first event.
-        end_s: End so many seconds after the first event.
-        clock: Absolute: --from and --to are times of the recording's own clock, as `saccade info` prints them.
-        slow: Slow motion of the video, how many times. It shows at most 60 frames per second, so 200 Hz is slowed down at least 3.3 times.
-        overwrite: Replace files that exist.
-    """
-    if out.suffix.lower() not in (".png", ".mp4"):
-        raise InputError(f"{out}: unknown suffix {out.suffix!r}; expected .png or .mp4")
-    if out.suffix.lower() == ".mp4":
-        check_extra(out, "av", "video")
-    if out.exists() and not overwrite:
-        raise InputError(f"{out}: exists already; give another name, or --overwrite to replace it")
-    for name, value in (("rate", rate_hz), ("window-ms", window_ms), ("slow", slow)):
-        if not LEAST <= value <= MOST:
-            raise InputError(f"--{name} {value}: expected a number above 0, from {LEAST:g} to {MOST:g}")
-    check_seconds(start_s, end_s)
-    with opening.open(recording) as reader:
-        start_us, end_us = limits(reader, start_s, end_s, clock)
-        if out.suffix.lower() == ".png":
-            chosen = spread_frames(reader, 8, start_us, end_us, rate_hz, window, round(window_ms * 1000))
-            write_sheet(out, chosen, f"{reader.path.name} at {rate_hz:g} Hz, {window} windows")
-            print(f"{out}: {len(chosen)} frames")
-            return
-        pictures = frames(reader.stream(start_us, end_us), rate_hz, window, round(window_ms * 1000), reuse=True)
-        total = round((end_us - start_us) * 1e-6 * rate_hz)
-        shown_hz = min(rate_hz / slow, FASTEST_FPS)
-        bar = tqdm(pictures, desc="drawing", unit=" frames", leave=False, total=total, disable=None)
-        count = write_video(out, iter(bar), shown_hz)
-        print(f"{out}: {count} frames, shown {rate_hz / shown_hz:.3g} times slower than real")
 
 
 def check_seconds(start_s: float | None, end_s: float | None) -> None:

@@ -19,7 +19,15 @@ RunFolder = Annotated[
     tyro.conf.arg(metavar="OUT", help="Folder for weights, checkpoint, metrics; resumed if it has a checkpoint."),
 ]
 Gen1 = Annotated[TrainingSettings, tyro.conf.subcommand("gen1", default=presets["gen1"](), description=getdoc(presets["gen1"]))]
+Gen1Published = Annotated[
+    TrainingSettings,
+    tyro.conf.subcommand("gen1-published", default=presets["gen1-published"](), description=getdoc(presets["gen1-published"])),
+]
 OneMpx = Annotated[TrainingSettings, tyro.conf.subcommand("1mpx", default=presets["1mpx"](), description=getdoc(presets["1mpx"]))]
+OneMpxPublished = Annotated[
+    TrainingSettings,
+    tyro.conf.subcommand("1mpx-published", default=presets["1mpx-published"](), description=getdoc(presets["1mpx-published"])),
+]
 Synthetic = Annotated[
     TrainingSettings, tyro.conf.subcommand("synthetic", default=presets["synthetic"](), description=getdoc(presets["synthetic"]))
 ]
@@ -29,7 +37,7 @@ Photos = Annotated[TrainingSettings, tyro.conf.subcommand("photos", default=pres
 def train(
     data: TrainingData,
     out: RunFolder,
-    settings: Annotated[Gen1 | OneMpx | Synthetic | Photos, tyro.conf.arg(name="")],
+    settings: Annotated[Gen1 | Gen1Published | OneMpx | OneMpxPublished | Synthetic | Photos, tyro.conf.arg(name="")],
     *,
     kind: DatasetKind | None = None,
     also: tuple[Path, ...] = (),
@@ -55,4 +63,5 @@ def train(
         raise KeyboardInterrupt from stopped
     if scores is not None and from_environment(os.environ)["rank"] == 0:
         found = f"mAP {scores.mAP:.1f}, AP50 {scores.ap50:.1f}, recall of still objects {scores.recall_still:.1f}"
-        print(f"{out}: {found} on {scores.frames} frames")
+        judged = "" if settings.final_protocol == "none" else f", protocol {settings.final_protocol}"
+        print(f"{out}: {found} on {scores.frames} frames{judged}")

@@ -1,6 +1,6 @@
 """CLASSES BY NAME: the part of a data set that a detector of other classes, or of the same in another order, can be scored on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -8,6 +8,8 @@ import numpy as np
 
 from saccade.datasets.recording import Dataset, FrameArray, GroundTruth, Halve, Instants, LabelledRecording, Sampling, WindowEnds
 from saccade.types import Detections, InputError, Labels
+
+LEFT_OUT, IGNORED = -1, -2  # instead of a class's number: no label, or one that is neither to be found nor wrong to find
 
 
 class Common(NamedTuple):
@@ -49,9 +51,35 @@ def in_common(classes: Sequence[str], dataset: Dataset, name: str) -> Common:
     notes += [f"{dataset.name} also labels {', '.join(unknown)}, which {name} doesn't know: not scored"] if unknown else []
     notes += [f"{dataset.name}: {', '.join(spelled)}"] if spelled else []
     if unknown:
-        recordings = tuple(Relabelled(recording, tuple(kept)) for recording in dataset.recordings)
-        dataset = replace(dataset, classes=tuple(dataset.classes[place] for place in kept), recordings=recordings)
+        numbers = tuple(kept.index(place) if place in kept else LEFT_OUT for place in range(len(dataset.classes)))
+        dataset = _relabelled(dataset, tuple(dataset.classes[place] for place in kept), numbers)
     return Common(dataset, tuple(kept.index(place) if place >= 0 else -1 for place in places), tuple(notes))
+
+
+def with_class_map(dataset: Dataset, names: Mapping[str, str]) -> Dataset:
+    """DATASET with the classes of NAMES called otherwise, several maybe alike: {"bicycle": "two-wheeler", "rider": ""}.
+
+    So that weights can be scored on a data set that tells other kinds of objects apart. An empty name: whoever finds such an object, as
+    whatever, is neither right nor wrong.
+    """
+    places = dict(zip(names, places_of(tuple(names), dataset.classes), strict=True))
+    unknown = [name for name, place in places.items() if place < 0]
+    if unknown:
+        raise InputError(f"class map: {dataset.name} has no class {unknown[0]!r}; it has {', '.join(dataset.classes)}")
+    if dataset.name == "rvt":
+        raise InputError("class map: rvt: which rules hold for RVT's trees is told by their classes; open the raw recordings")
+    called = list(dataset.classes)
+    for name, place in places.items():
+        called[place] = names[name].strip()
+    classes = tuple(dict.fromkeys(name for name in called if name))
+    if not classes:
+        raise InputError(f"class map: no class of {dataset.name} is left; give at least one a name")
+    return _relabelled(dataset, classes, tuple(classes.index(name) if name else IGNORED for name in called))
+
+
+def _relabelled(dataset: Dataset, classes: tuple[str, ...], numbers: tuple[int, ...]) -> Dataset:
+    recordings = tuple(Relabelled(recording, numbers) for recording in dataset.recordings)
+    return replace(dataset, classes=classes, recordings=recordings)
 
 
 @dataclass(frozen=True)
@@ -59,7 +87,7 @@ class Relabelled:
     """A recording with the labels of some of its classes, numbered anew; all else is the recording's."""
 
     recording: LabelledRecording
-    kept: tuple[int, ...]  # its classes that stay
+    numbers: tuple[int, ...]  # of each of its classes: the new one, LEFT_OUT or IGNORED
 
     def __getattr__(self, name: str) -> Any:
         """Where its frames come from: `path` or `files`, if it has them."""
@@ -106,7 +134,11 @@ class Relabelled:
     @property
     def truth(self) -> GroundTruth:
         truth = self.recording.truth
-        return replace(truth, labels=self._chosen(truth.labels), ignored=None if truth.ignored is None else self._chosen(truth.ignored))
+        ignored = None if truth.ignored is None else self._chosen(truth.ignored)
+        if IGNORED in self.numbers:
+            parts = [part for labels in (truth.labels, truth.ignored or Labels.empty()) for part in self._of_every_class(labels)]
+            ignored = _in_order([*parts, ignored or Labels.empty()])
+        return replace(truth, labels=self._chosen(truth.labels), ignored=ignored)
 
     @property
     def labels(self) -> Labels:
@@ -116,5 +148,18 @@ class Relabelled:
         return self.truth.at(end_us, tolerance_us)
 
     def _chosen(self, labels: Labels) -> Labels:
-        chosen = labels[np.isin(labels.classes, self.kept)]
-        return replace(chosen, classes=np.searchsorted(self.kept, chosen.classes))
+        classes = np.array(self.numbers, np.int64)[labels.classes]
+        return replace(labels[classes >= 0], classes=classes[classes >= 0])
+
+    def _of_every_class(self, labels: Labels) -> list[Labels]:
+        """Labels that are ignored, once for each class: whatever they are taken for doesn't count."""
+        apart = labels[np.array(self.numbers, np.int64)[labels.classes] == IGNORED]
+        return [replace(apart, classes=np.full(len(apart), number)) for number in range(max(self.numbers) + 1)]
+
+
+def _in_order(parts: Sequence[Labels]) -> Labels:
+    """What is asked of ignored labels: times, boxes and classes, by time."""
+    t = np.concatenate([part.t for part in parts])
+    order = np.argsort(t, kind="stable")
+    boxes, classes, tracks = (np.concatenate([getattr(part, name) for part in parts])[order] for name in ("boxes", "classes", "tracks"))
+    return Labels(t[order], boxes, classes, tracks)

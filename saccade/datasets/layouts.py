@@ -34,7 +34,7 @@ from saccade.datasets.raw_events import EventRecording
 from saccade.datasets.recording import Dataset, Halve
 from saccade.datasets.rules import LabelRules, ruled
 from saccade.datasets.splits import FOLDERS, Selection
-from saccade.events.open import open_events
+from saccade.events.open import dsec_events, open_events
 from saccade.files import check_name
 from saccade.types import InputError, check_class_names
 
@@ -149,17 +149,12 @@ def open_dsec(chosen: Selection, own_rules: LabelRules | None = None, halve: Hal
         name = sequence.relative_to(chosen.folder).as_posix()
         if not chosen.has(name):
             continue
-        events = _dsec_events(sequence)
+        events = dsec_events(sequence)
         if events is None:
             missing.append(f"{tracks}: no events for it; expected {sequence}/events/left/events.h5 or {sequence}/events.h5")
         else:
             recordings.append(EventRecording(name, events, ruled(partial(read_boxes, tracks), used), DSEC_SENSOR, halve or "no"))
     return Dataset("dsec", chosen.split, used.classes, tuple(recordings), tuple(missing))
-
-
-def _dsec_events(sequence: Path) -> Path | None:
-    places = (sequence / "events" / "left" / "events.h5", sequence / "events" / "events.h5", sequence / "events.h5")
-    return next((path for path in places if path.is_file()), None)
 
 
 def recognise_synthetic(root: Path) -> str | None:

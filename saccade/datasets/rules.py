@@ -40,8 +40,9 @@ class LabelRules:
 
 
 HALF_SECOND_US = 500_000
+EARLIEST_US = 99_999  # labels of Gen1 to train on begin at 0.1 s, as published: only evaluation leaves out the first half second
 GEN1_EVALUATION = LabelRules(classes=GEN1_CLASSES, least_side=10, least_diagonal=30, after_us=HALF_SECOND_US)
-GEN1_TRAINING = LabelRules(classes=GEN1_CLASSES, least_side=10, least_diagonal=30, after_us=HALF_SECOND_US, widest=0.9)
+GEN1_TRAINING = LabelRules(classes=GEN1_CLASSES, least_side=10, least_diagonal=30, after_us=EARLIEST_US, widest=0.9)
 ONE_MPX_EVALUATION = LabelRules(classes=ONE_MPX_CLASSES, least_side=20, least_diagonal=60, after_us=HALF_SECOND_US, rate_hz=10)
 ONE_MPX_TRAINING = LabelRules(classes=ONE_MPX_CLASSES, least_side=5, widest=0.9, rate_hz=10)
 ETRAM_EVALUATION = LabelRules(classes=ETRAM_CLASSES, least_side=20, least_diagonal=60, after_us=HALF_SECOND_US, rate_hz=10)

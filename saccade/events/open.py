@@ -80,6 +80,12 @@ def open_events(
     return reader
 
 
+def dsec_events(folder: Path) -> Path | None:
+    """The recording of a sequence in DSEC's layout, whose folder this is; None if it is none."""
+    places = (folder / "events" / "left" / "events.h5", folder / "events" / "events.h5", folder / "events.h5")
+    return next((path for path in places if path.is_file()), None)
+
+
 def recognise(path: Path) -> str:
     """Name of the reader for a file (a key of `makers`), by its first bytes."""
     with path.open("rb") as file:

@@ -8,7 +8,7 @@ import numpy as np
 
 from saccade.events.reader import Reader
 from saccade.files import replacing
-from saccade.outputs.picture import boxed_picture, class_marks, colours
+from saccade.outputs.picture import LargePicture, boxed_picture, class_marks, colours
 from saccade.representation.frames import Frame, frames
 from saccade.representation.histogram import Histogram
 from saccade.representation.windows import WindowKind
@@ -30,12 +30,16 @@ class BoxedFrame:
 def spread_frames(reader: Reader, number: int, start_us: int, end_us: int, rate_hz: float, kind: WindowKind, window_us: int) -> list[Frame]:
     """NUMBER frames spread evenly over [start_us, end_us), each the last one before the middle of its share of the time."""
     chosen = []
-    for i in range(number):
-        middle_us = start_us + (2 * i + 1) * (end_us - start_us) // (2 * number)
+    for middle_us in middles(number, start_us, end_us):
         piece = reader.stream(max(start_us, middle_us - window_us - 2 * round(1e6 / rate_hz)), middle_us)
         complete = [frame for frame in frames(piece, rate_hz, kind, window_us) if frame.end_us <= middle_us]
         chosen += complete[-1:]
     return chosen
+
+
+def middles(number: int, start_us: int, end_us: int) -> list[int]:
+    """Of NUMBER equal shares of [start_us, end_us)."""
+    return [start_us + (2 * i + 1) * (end_us - start_us) // (2 * number) for i in range(number)]
 
 
 def write_sheet(path: Path, frames: Sequence[Frame], title: str = "") -> None:
@@ -53,6 +57,12 @@ def write_boxed_sheet(path: Path, frames: Sequence[BoxedFrame], names: Sequence[
     pictures = [boxed_picture(colours(frame.data), class_marks(frame.boxes, frame.classes, names)) for frame in frames]
     inch = max(4.8, pictures[0].shape[1] / DPI)  # not made smaller, and smoothed where the margins cost some pixels: texts stay legible
     _write(path, pictures, [frame.title for frame in frames], title, across=3, width_inch=inch, fontsize=7, interpolation="antialiased")
+
+
+def write_pictures(path: Path, pictures: Sequence[tuple[str, LargePicture]], title: str, *, across: int) -> None:
+    """One picture of several, each with its own title, ACROSS of them in a row."""
+    titles, images = [text for text, _ in pictures], [image for _, image in pictures]
+    _write(path, images, titles, title, across=across, width_inch=4.8, fontsize=7, interpolation="antialiased")
 
 
 def _write(

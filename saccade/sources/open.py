@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from saccade.events.open import open_events
+from saccade.events.open import dsec_events, open_events
 from saccade.events.reader import Reader
 from saccade.samples import STREET
 from saccade.sources.network import LOOPBACK, Pipe, Tcp, Udp
@@ -38,10 +38,10 @@ class SourceName(NamedTuple):
 
 
 def parse_source(name: Path | str) -> SourceName:
-    """Any name of NAMES; a file of that name goes before every other meaning."""
+    """Any name of NAMES; a file of that name goes before every other meaning, and the folder of a sequence of DSEC is its recording."""
     text = str(name)
     if Path(text).exists():
-        return SourceName("file", text)
+        return SourceName("file", str(dsec_events(Path(text)) or text))
     if text == "-":
         return SourceName("pipe", text)
     if text.startswith(("tcp:", "udp:")):

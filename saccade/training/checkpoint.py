@@ -5,13 +5,14 @@ import json
 import logging
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from saccade.config import DetectorConfig
 from saccade.files import differences, replacing
 from saccade.model.detector import Detector
 from saccade.model.values import State, change, join_states
@@ -113,13 +114,27 @@ def load_checkpoint(out: Path, binding: dict[str, Any]) -> Checkpoint | None:
         raise InputError(f"{path}: can't be read ({error}); remove it to start anew, or give another folder") from error
     if version != FORMAT:
         raise InputError(f"{path}: written in format {version}, this saccade reads {FORMAT}; remove it to start anew")
-    differing = differences(checkpoint.binding, json.loads(json.dumps(binding)))
+    differing = differences(_with_newer(checkpoint.binding), json.loads(json.dumps(binding)))
     if differing:
         raise InputError(
             f"{out}: holds a training with other settings ({'; '.join(differing[:5])}); "
             "resume it with those, or give another folder for a new training"
         )
     return checkpoint
+
+
+def _with_newer(binding: dict[str, Any]) -> dict[str, Any]:
+    """BINDING of an earlier version, with the defaults of settings that it didn't have: what they stand for is what was done before."""
+    defaults = {**TrainingSettings().binding(), "config": asdict(DetectorConfig(name=""))}
+
+    def filled(there: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
+        both = {**default, **there}
+        return {
+            name: filled(value, default[name]) if isinstance(value, dict) and isinstance(default.get(name), dict) else value
+            for name, value in both.items()
+        }
+
+    return filled(binding, json.loads(json.dumps(defaults)))
 
 
 def resume(run: TrainingRun, out: Path, settings: TrainingSettings, processes: Processes, binding: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ from saccade.training.log import METRICS, Log, memory_mb, plot_losses
 from saccade.training.objective import Learned, learn
 from saccade.training.processes import Processes, joined, share_batch_norms
 from saccade.training.settings import TrainingSettings, average_decay, learning_rate
-from saccade.training.start import build_detector, check_half_precision
+from saccade.training.start import build_detector, check_half_precision, choose_tf32
 from saccade.types import InputError
 from saccade.weights.load import save_detector
 
@@ -54,6 +54,7 @@ def fit(
         torch.set_num_threads(settings.threads_of(processes.local_world))
         keep_freed_memory()
         detector = build_detector(settings, training, config).to(processes.device)
+        choose_tf32(settings, detector.config, processes.device)
         for dataset in (training, validation) if validation else (training,):
             check_halving(dataset, detector.config.halved)
         for note in in_common(detector.config.classes, validation, "the training").notes if validation else ():
@@ -119,6 +120,10 @@ def _loop(
                 save_checkpoint(run, out, processes, binding)
             if learned.stop and not finished:
                 raise Stopped(f"stopped after step {run.step} of {settings.steps}; the same command goes on from there")
+        if validation is not None and settings.final_protocol != "none":
+            scores = _score(run, validation, settings, processes, settings.final_protocol)
+            if said is not None:
+                said.validation(run.step, {"protocol": settings.final_protocol, "mAP": scores.mAP, "ap50": scores.ap50})
     if first:
         save_detector(run.result, out / "final.safetensors", training=_notes(run, settings, scores))
         plot_losses(out / METRICS, out / "loss.png")
@@ -202,16 +207,7 @@ def _validate(
     run: TrainingRun, validation: Dataset, out: Path, settings: TrainingSettings, processes: Processes, said: Log | None
 ) -> Metrics:
     """Of the averaged weights; the best so far are kept."""
-    detector = run.result.eval()
-    scores = validate(
-        detector,
-        validation,
-        recordings=settings.validate_recordings,
-        share=processes.gather,
-        rank=processes.rank,
-        world=processes.world,
-    )
-    run.detector.train()
+    scores = _score(run, validation, settings, processes)
     if said is not None:
         numbers = {name: value for name, value in asdict(scores).items() if not isinstance(value, dict)}
         said.validation(run.step, {**numbers, **{f"mAP_{name}": value for name, value in scores.classes.items()}})
@@ -221,9 +217,24 @@ def _validate(
     return scores
 
 
+def _score(run: TrainingRun, validation: Dataset, settings: TrainingSettings, processes: Processes, protocol: str | None = None) -> Metrics:
+    scores = validate(
+        run.result.eval(),
+        validation,
+        protocol=protocol,
+        recordings=settings.validate_recordings if protocol is None else 0,
+        share=processes.gather,
+        rank=processes.rank,
+        world=processes.world,
+    )
+    run.detector.train()
+    return scores
+
+
 def _notes(run: TrainingRun, settings: TrainingSettings, scores: Metrics | None) -> dict[str, Any]:
     return {
         "steps": run.step,
         "settings": settings.binding(),
         **({"validation mAP": round(scores.mAP, 2), "validation AP50": round(scores.ap50, 2)} if scores else {}),
+        **({"protocol": settings.final_protocol} if scores and run.step == settings.steps and settings.final_protocol != "none" else {}),
     }

@@ -11,7 +11,7 @@ from saccade.datasets.classes import places_of
 from saccade.datasets.recording import Dataset, Halve
 from saccade.machine import killing_signal
 from saccade.model.detector import Detector
-from saccade.training.settings import TrainingSettings
+from saccade.training.settings import MemoryChanges, TrainingSettings
 from saccade.types import InputError
 from saccade.weights.load import Weights, find_weights, read_weights
 
@@ -27,10 +27,14 @@ def build_detector(settings: TrainingSettings, dataset: Dataset, config: Detecto
         torch.manual_seed(settings.seed)
         if config is not None or settings.model in presets:
             config = config or presets[settings.model]()
-            backbone = replace(config.backbone, split=settings.split)
+            backbone = replace(config.backbone, split=settings.split, memory=settings.memory.of(config.backbone.memory))
             classes, halved, histogram = tuple(dataset.classes), settings.halved, settings.histogram
             known = {"backbone": backbone, "classes": classes, "halved": halved, "histogram": histogram, "trained_size": _size(dataset)}
             return Detector(replace(config, **known)).train()  # type: ignore[arg-type]
+        if settings.memory != MemoryChanges():
+            raise InputError(
+                f"training: model={settings.model} keeps the memory it was trained with; leave --memory away, or take a preset"
+            )
         weights = _read(settings.model)
         detector = Detector(replace(weights.config, classes=tuple(dataset.classes), trained_size=_size(dataset)))
     detector.load_state_dict(weights.tensors | _class_outputs(weights, detector, settings.model))
@@ -72,6 +76,19 @@ def _size(dataset: Dataset) -> tuple[int, int] | None:
     if not dataset.recordings:
         return None
     return max(recording.width for recording in dataset.recordings), max(recording.height for recording in dataset.recordings)
+
+
+def choose_tf32(settings: TrainingSettings, config: DetectorConfig, device: torch.device) -> None:
+    """Let products on a GPU be computed in TF32, or not, for this process.
+
+    S4 and S4D advance their state by products with decays near 1, which TF32 rounds to multiples of 5e-4: at 200 Hz (dt = 0.1) a time
+    constant of 100 windows, a decay of 0.9990, would be half or twice as long. S5, gated S5 and the LSTM multiply element by element.
+    """
+    if device.type != "cuda":
+        return
+    multiplied = {"s4", "s4d"} & {*config.backbone.memories}
+    allowed = settings.tf32 == "on" or (settings.tf32 == "auto" and not multiplied)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
 
 
 def check_half_precision(device: torch.device) -> None:

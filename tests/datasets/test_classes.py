@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.datasets.classes import in_common, places_of, renumbered
+from saccade.config import ONE_MPX_CLASSES
+from saccade.datasets.classes import in_common, places_of, renumbered, with_class_map
 from saccade.datasets.recording import Dataset
+from saccade.datasets.rules import DSEC_CLASSES
 from saccade.evaluation.evaluate import evaluate
 from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.validate import validate
@@ -95,6 +97,41 @@ def test_what_only_one_of_them_knows_is_left_out_and_said_once(data: Dataset, ca
     assert found.results[0].scores.frames == whole.frames
     with pytest.raises(InputError, match="tiny finds bus, tram, but squares has labels of bright, dark"):
         evaluate(with_classes("bus", "tram"), data, [Condition()])
+
+
+def test_classes_of_the_data_set_are_scored_under_the_names_of_the_weights(data: Dataset) -> None:
+    """Two that become one are as if they had been labelled so; what has no name is neither right nor wrong to find."""
+    thing = with_classes("thing", "dark")
+    labelled_so = replace(data, classes=("thing", "unknown"))
+    mapped = with_class_map(data, {"Bright": "thing", "dark": "thing"})
+    assert mapped.classes == ("thing",)
+    assert [len(one.labels) for one in mapped.recordings] == [len(one.labels) for one in data.recordings]
+    one, both = (evaluate(thing, which, [Condition()]).results[0].scores for which in (labelled_so, mapped))
+    assert both.labels == evaluate(with_classes("bright", "dark"), data, [Condition()]).results[0].scores.labels
+    assert 0 < one.labels < both.labels
+    ignoring = with_class_map(data, {"bright": "thing", "dark": ""})
+    assert ignoring.classes == ("thing",)
+    hidden = evaluate(thing, ignoring, [Condition()]).results[0].scores
+    assert hidden.labels == one.labels
+    assert hidden.mAP >= one.mAP  # boxes on dark squares aren't wrong any more
+    for recording, before in zip(pickle.loads(pickle.dumps(ignoring)).recordings, data.recordings, strict=True):
+        assert recording.truth.ignored is not None
+        assert len(recording.labels) + len(recording.truth.ignored) == len(before.labels)
+
+
+def test_weights_of_one_mpx_are_scored_on_dsec() -> None:
+    dsec = Dataset("dsec", "test", DSEC_CLASSES, ())
+    mapped = with_class_map(dsec, {"bicycle": "two-wheeler", "motorcycle": "two-wheeler", "rider": ""})
+    assert mapped.classes == ("pedestrian", "car", "bus", "truck", "two-wheeler", "train")
+    common = in_common(ONE_MPX_CLASSES, mapped, "1mpx")
+    assert common.dataset.classes == ("pedestrian", "car", "two-wheeler")
+    assert common.places == (0, 2, 1)  # of pedestrian, two-wheeler, car
+
+
+@pytest.mark.parametrize(("names", "said"), [({"tram": "dark"}, "no class 'tram'"), ({"bright": "", "dark": ""}, "is left")])
+def test_a_class_map_that_fits_nothing_is_refused(data: Dataset, names: dict[str, str], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        with_class_map(data, names)
 
 
 def test_processes_get_the_labels_that_count(data: Dataset) -> None:

@@ -121,6 +121,12 @@ def test_the_first_half_second_counts_as_not_labelled() -> None:
     assert truth.clock.origin_us == 250_000
 
 
+@pytest.mark.parametrize("used", [rules.GEN1_TRAINING, rules.ONE_MPX_TRAINING, rules.ETRAM_TRAINING])
+def test_labels_of_the_first_half_second_are_trained_on_as_published(used: LabelRules) -> None:
+    raw = from_records(records(labels_every(100_000, 8, first_us=100_000)), "here")
+    assert apply_rules(raw, used, 1280, 720).instants_us.tolist() == [100_000 * number for number in range(1, 9)]
+
+
 def test_repeated_boxes_are_counted_and_kept() -> None:
     raw = from_records(records([(1, 0, 0, 9, 9, 0, 1)] * 3 + [(1, 0, 0, 9, 9, 0, 2)]), "here")
     truth = apply_rules(raw, LabelRules(classes=("thing",)), 304, 240)

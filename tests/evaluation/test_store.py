@@ -1,10 +1,12 @@
 """Answers that are kept: what was interrupted goes on, stale ones are never used, and long recordings' wait on disk, not in memory."""
 
+import bz2
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from saccade.evaluation.run.condition import Condition
 from saccade.evaluation.run.store import MANIFEST, read_answers, read_kept
 from saccade.types import InputError
 from tests.evaluation.squares import squares, untrained
+from tests.make.attacks import BZIP2, zipped
 
 PLAIN = Condition()
 FAST = Condition(rate_hz=60, stepping="interleaved")
@@ -135,6 +138,17 @@ def test_a_quarter_of_an_hour_takes_no_more_memory_than_a_minute(tmp_path: Path)
         peaks.append(int(printed[-1]))
     print(f"{peaks[0]} MB resident after a minute, {peaks[1]} MB after a quarter of an hour")
     assert peaks[1] < peaks[0] + 30  # 21 when measured: freed memory is kept, and fragments
+
+
+def test_an_answer_that_was_made_to_fill_the_memory_is_never_unpacked(tmp_path: Path) -> None:
+    size = 64 << 20
+    path = zipped(tmp_path / "a.npz", [("kept.npy", BZIP2, bz2.compress(bytes(size)), size)])
+    tracemalloc.start()
+    try:
+        assert read_kept(path) is None
+        assert tracemalloc.get_traced_memory()[1] < size / 8
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_damaged_answer_is_computed_again(data: Dataset, tmp_path: Path) -> None:

@@ -5,7 +5,10 @@ import pytest
 import torch
 
 from saccade.datasets.recording import Sampling
+from saccade.evaluation.evaluate import evaluate
 from saccade.evaluation.result import Answer
+from saccade.evaluation.run.condition import Condition
+from saccade.evaluation.run.passes import Decoding
 from saccade.evaluation.validate import answers_of, validate
 from saccade.model.detector import Detector
 from tests.training.make import Toy, tiny_config, toys
@@ -30,7 +33,7 @@ def test_frames_follow_one_another_as_in_training() -> None:
 
 @pytest.mark.parametrize("chunk", [1, 7, 40])
 def test_any_chunks_give_the_same_detections(detector: Detector, chunk: int) -> None:
-    whole, parts = (list(answers_of(detector, Toy(3), threshold=0.05, chunk=size)) for size in (21, chunk))
+    whole, parts = (list(answers_of(detector, Toy(3), Decoding(threshold=0.05), chunk=size)) for size in (21, chunk))
     assert len(whole) == len(parts) == 20
     assert sum(len(scored.detections) for scored in whole)
     for one, two in zip(whole, parts, strict=True):
@@ -47,7 +50,7 @@ def test_the_memory_lasts_through_the_recording(detector: Detector) -> None:
             seen = super().frames(ends_us, sampling)  # type: ignore[arg-type]
             return np.where((ends_us < 1_000_000)[:, None, None, None], np.uint8(0), seen)
 
-    seeing, blind = (list(answers_of(detector, recording, threshold=0.0)) for recording in (Toy(3), Blind(3)))
+    seeing, blind = (list(answers_of(detector, recording, Decoding(threshold=0.0))) for recording in (Toy(3), Blind(3)))
     after = next(number for number, scored in enumerate(seeing) if scored.detections.time_us >= 1_000_000)
     assert not np.array_equal(seeing[after].detections.scores, blind[after].detections.scores)
 
@@ -61,3 +64,14 @@ def test_several_processes_score_the_same(detector: Detector) -> None:
     assert together == validate(detector, data, threshold=0.05)
     assert together.frames == 60
     assert validate(detector, data, threshold=0.05, recordings=1).frames == 20
+
+
+@pytest.mark.parametrize("protocol", ["prophesee", "saccade"])
+def test_with_a_protocol_it_is_what_evaluate_says(detector: Detector, protocol: str) -> None:
+    data = toys("val", 3)
+    whole = evaluate(detector, data, [Condition(rate_hz=20)], protocol=protocol).results[0].scores
+    alone = validate(detector, data, threshold=0.99, protocol=protocol)  # the protocol's own threshold counts
+    assert alone.frames == whole.frames
+    assert alone.ar100 == pytest.approx(whole.ar100, rel=0.02)  # another runtime: the last digits of a score may change ranks
+    assert alone.mAP == pytest.approx(whole.mAP, rel=0.02)
+    assert alone.ar100 > validate(detector, data, threshold=0.99).ar100

@@ -16,7 +16,9 @@ import torch
 
 from saccade.datasets.check import warn_of_dropped_labels
 from saccade.datasets.recording import Dataset
+from saccade.evaluation.validate import validate
 from saccade.pool import Stopped
+from saccade.training.checkpoint import load_checkpoint
 from saccade.training.log import Log, read_metrics
 from saccade.training.loop import fit
 from saccade.types import InputError
@@ -70,6 +72,36 @@ def test_the_folder_holds_what_was_promised(tmp_path: Path, weights: str) -> Non
     assert (tmp_path / "loss.png").read_bytes()[:4] == b"\x89PNG"
     assert list((tmp_path / "tensorboard").iterdir())
     assert json.loads((tmp_path / "settings.json").read_text())["steps"] == 3
+
+
+def test_the_last_weights_are_scored_by_a_protocol(tmp_path: Path, weights: str) -> None:
+    settings = tiny_settings(model=weights, steps=2, final_protocol="prophesee")
+    scores = fit(toys(), toys("val", 1), tmp_path, settings)
+    assert scores is not None
+    *_, usual, final = read_metrics(tmp_path / "metrics.jsonl")
+    assert "protocol" not in usual
+    assert (final["protocol"], final["step"], final["mAP"]) == ("prophesee", 2, scores.mAP)
+    assert read_weights(tmp_path / "final.safetensors").training["protocol"] == "prophesee"
+    assert validate(load_detector(tmp_path / "final.safetensors"), toys("val", 1), protocol="prophesee").mAP == pytest.approx(scores.mAP)
+
+
+def test_a_run_of_an_earlier_version_goes_on(tmp_path: Path, weights: str) -> None:
+    """Its checkpoint knows nothing of settings that came later; what they are by default is what it did."""
+    fit(toys(), None, tmp_path, tiny_settings(model=weights, steps=1))
+    path = tmp_path / "last.pt"
+    values = torch.load(path, weights_only=True)
+    wanted, earlier = json.loads(values["binding"]), json.loads(values["binding"])
+    for name in ("memory", "tf32"):
+        del earlier[name]
+    for name in ("blocks", "step_limits"):
+        del earlier["config"]["backbone"]["memory"][name]
+    torch.save({**values, "binding": json.dumps(earlier)}, path)
+    found = load_checkpoint(tmp_path, wanted)
+    assert found is not None
+    assert found.step == 1
+    wanted["memory"]["blocks"] = 4
+    with pytest.raises(InputError, match=r"memory.blocks: there 0, here 4"):
+        load_checkpoint(tmp_path, wanted)
 
 
 def test_the_same_seed_gives_the_same_losses_with_any_number_of_workers(tmp_path: Path, weights: str) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
-from saccade.arrays import open_arrays
+from saccade.arrays import check_archive, open_arrays
 from saccade.datasets.recording import Instants, LabelledRecording, Sampling, content_of
 from saccade.evaluation.result import Answer
 from saccade.evaluation.run.condition import Condition
@@ -157,6 +157,7 @@ def read_kept(path: Path) -> Kept | None:
     """None if the file is missing or damaged anywhere."""
     try:
         with zipfile.ZipFile(path) as archive:
+            check_archive(archive, path)  # before anything of it is unpacked
             if archive.testzip() is not None:
                 return None
         with open_arrays(path) as arrays:

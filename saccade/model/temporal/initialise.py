@@ -86,18 +86,40 @@ def published_log_step(random: np.random.Generator, count: int, limits: tuple[fl
     return random.uniform(np.log(limits[0]), np.log(limits[1]), count)
 
 
+def clip_log_time(random: np.random.Generator, shape: int | tuple[int, ...]) -> Float64[np.ndarray, "*n"]:
+    """Logarithms of time constants of 1 to 30 training steps, which short clips can train."""
+    return random.uniform(np.log(SHORTEST), np.log(LONGEST), shape)
+
+
 def clip_spectrum(random: np.random.Generator, eigenvalues: Complex128[np.ndarray, "*n"]) -> Complex128[np.ndarray, "*n"]:
     """Per training step: time constants log-uniform in 1 to 30 steps, frequencies shrunk so that the fastest turns pi/10.
 
     Longer ones remember still objects longer, but also objects that have left: with 1 to 300 steps S5 lost 5 mAP.
     """
-    time_constant = np.exp(random.uniform(np.log(SHORTEST), np.log(LONGEST), eigenvalues.shape))
+    time_constant = np.exp(clip_log_time(random, eigenvalues.shape))
     return -1 / time_constant + 1j * eigenvalues.imag * (CLIP_PHASE / np.abs(eigenvalues.imag).max())
 
 
 def unit_gain(eigenvalues: Complex128[np.ndarray, "*n"]) -> Float64[np.ndarray, "*n"]:
     """Factors for B that give white noise a state of unit power at dt = 1: sqrt(1 - |decay|^2) over the zero-order-hold gain."""
     return np.sqrt(-np.expm1(2 * eigenvalues.real)) / np.abs(np.expm1(eigenvalues) / eigenvalues)
+
+
+def legs_unit_gain(steps: Float64[np.ndarray, "n"], order: int) -> Float64[np.ndarray, "n"]:
+    """Factors for LegS's input, one for each of STEPS, with which white noise gives the state a power of one over all modes at dt = 1.
+
+    The power of the sampled system is the sum of A^k B B' A'^k, doubled in length until nothing is added.
+    """
+    half = steps[:, None, None] / 2 * legs_matrix(order)
+    ahead = np.linalg.inv(np.eye(order) - half)
+    decay, given = ahead @ (np.eye(order) + half), ahead @ (steps[:, None] * legs_input(order))[..., None]
+    power = given @ given.swapaxes(1, 2)
+    for _ in range(64):
+        added = decay @ power @ decay.swapaxes(1, 2)
+        power, decay = power + added, decay @ decay
+        if np.abs(added).max() <= 1e-12 * np.abs(power).max():
+            break
+    return np.trace(power, axis1=1, axis2=2) ** -0.5
 
 
 def numpy_generator(generator: torch.Generator | None) -> np.random.Generator:

@@ -5,6 +5,7 @@ is the real matrix R - 2 q q^T, R made of 2 x 2 rotations and q = [Re p; Im p]. 
 used here is stable.
 """
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -22,26 +23,32 @@ class S4(nn.Module):
         *,
         order: int = 32,
         discretisation: str = "bilinear",
+        timescales: str = "published",
         step_limits: tuple[float, float] = (0.001, 0.1),
         form: str = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         check_option("s4 (explicit Euler of the full LegS matrix diverges): discretisation", discretisation, ("bilinear", "zoh"))
+        check_option("s4: timescales", timescales, initialise.TIMESCALES)
         check_option("s4: form", form, siso.FORMS)
         self.dim, self.order, self.discretisation, self.form = dim, order, discretisation, form
         self._prepared: Prepared[tuple[Tensor, Tensor]] = Prepared()
         random = initialise.numpy_generator(generator)
         modes = initialise.modes("legs", order)
         basis = modes.vectors.conj().T
+        observe = random.normal(size=(dim, order // 2, 2)) * 2**0.5  # twice a complex normal, as in S4D
+        direct = random.normal(size=dim)
+        log_step, gain = initialise.published_log_step(random, dim, step_limits), np.ones(dim)
+        if timescales == "clip":
+            log_step = -initialise.clip_log_time(random, dim)  # LegS's slowest mode decays with a time constant of 1 / step
+            gain = initialise.legs_unit_gain(np.exp(log_step), order)
         self.log_decay = _per_channel(torch.tensor(-modes.eigenvalues.real).log(), dim)
         self.frequency = _per_channel(torch.tensor(modes.eigenvalues.imag), dim)
         self.low_rank = _per_channel(initialise.real_pairs(basis @ initialise.legs_low_rank(order)), dim)
-        self.B = _per_channel(initialise.real_pairs(basis @ initialise.legs_input(order)), dim)
-        observe = random.normal(size=(dim, order // 2, 2)) * 2**0.5  # twice a complex normal, as in S4D
+        self.B = nn.Parameter(initialise.real_pairs(gain[:, None] * (basis @ initialise.legs_input(order))))
         self.C = nn.Parameter(torch.tensor(observe, dtype=torch.get_default_dtype()))
-        self.D = nn.Parameter(torch.tensor(random.normal(size=dim), dtype=torch.get_default_dtype()))
-        log_step = initialise.published_log_step(random, dim, step_limits)
+        self.D = nn.Parameter(torch.tensor(direct, dtype=torch.get_default_dtype()))
         self.log_step = nn.Parameter(torch.tensor(log_step, dtype=torch.get_default_dtype()))
 
     def initial_state(self, x: Tensor) -> LayerState:
