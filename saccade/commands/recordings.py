@@ -1,7 +1,7 @@
 """RECORDING -> what it holds, another format, pictures: `saccade info | convert | view`."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,7 +19,7 @@ from saccade.outputs.sheet import spread_frames, write_sheet
 from saccade.outputs.video import FASTEST_FPS, write_video
 from saccade.representation.frames import frames
 from saccade.representation.windows import WindowKind
-from saccade.sources.open import open_recording
+from saccade.sources.open import open_recording, parse_source, recorded
 from saccade.types import Events, InputError
 
 Recording = Annotated[
@@ -32,7 +32,8 @@ AnySource = Annotated[
     tyro.conf.Positional,
     tyro.conf.arg(
         metavar="SOURCE",
-        help="A recording, drive.raw, or drive.raw@1 at its own speed; -, tcp://127.0.0.1:7700, udp://127.0.0.1:7700, camera:, sim:7.",
+        help="A recording, drive.raw, or drive.raw@1 at its own speed; -, tcp://127.0.0.1:7700, udp://127.0.0.1:7700, camera:, "
+        "ros2:/event_camera/events, sim:7.",
     ),
 ]
 LEAST, MOST = 1e-6, 1e9  # of rates, windows and slow motion: numbers beyond are mistakes, and overflow
@@ -57,15 +58,11 @@ class Opening:
     """File for the time index, instead of one in the cache folder."""
 
     def open(self, name: Path | str) -> Reader:
-        return open_recording(
-            name,
-            width=self.width,
-            height=self.height,
-            columns=self.columns,
-            time_unit=self.time_unit,
-            topic=self.topic,
-            index=self.index,
-        )
+        return open_recording(name, **vars(self))
+
+    def recorded(self, name: Path | str, seconds: float) -> AbstractContextManager[Reader]:
+        """Of a live source what comes within SECONDS."""
+        return recorded(name, seconds, **vars(self))
 
 
 Reading = Annotated[Opening, tyro.conf.arg(name="")]
@@ -86,15 +83,18 @@ def _progress(reader: Reader, what: str) -> Iterator[Iterator[Events]]:
         yield chunks()
 
 
-def info(recording: Recording, *, opening: Reading = AS_STATED) -> None:
-    """Print what RECORDING holds (format, sensor, events, duration, rate over time, polarity) and what is wrong with it.
+def info(recording: AnySource, *, seconds: float = 5.0, opening: Reading = AS_STATED) -> None:
+    """Print what a recording holds (format, sensor, events, duration, rate over time, polarity) and what is wrong with it.
 
     Times are of the recording's own clock. --from and --to of other commands count from its first event, unless --clock is absolute.
+
+    Args:
+        seconds: How long a live source is listened to.
     """
-    with opening.open(recording) as reader:
+    with opening.recorded(recording, seconds) as reader:
         with _progress(reader, "reading") as chunks:
             statistics = measure(chunks, width=reader.width, height=reader.height)
-        print(_report(reader, statistics))
+        print(_report(reader, statistics, recording))
 
 
 def convert(
@@ -136,7 +136,7 @@ def convert(
 
 
 def view(
-    recording: Recording,
+    recording: AnySource,
     out: OutFile,
     *,
     rate_hz: RateOption = 20.0,
@@ -146,6 +146,7 @@ def view(
     end_s: To = None,
     clock: ClockChoice = "relative",
     slow: float = 1.0,
+    seconds: float = 5.0,
     overwrite: bool = False,
     opening: Reading = AS_STATED,
 ) -> None:
@@ -159,6 +160,7 @@ def view(
         end_s: End so many seconds after the first event.
         clock: Absolute: --from and --to are times of the recording's own clock, as `saccade info` prints them.
         slow: Slow motion of the video, how many times. It shows at most 60 frames per second, so 200 Hz is slowed down at least 3.3 times.
+        seconds: How long a live source is listened to.
         overwrite: Replace files that exist.
     """
     if out.suffix.lower() not in (".png", ".mp4"):
@@ -171,11 +173,11 @@ def view(
         if not LEAST <= value <= MOST:
             raise InputError(f"--{name} {value}: expected a number above 0, from {LEAST:g} to {MOST:g}")
     check_seconds(start_s, end_s)
-    with opening.open(recording) as reader:
+    with opening.recorded(recording, seconds) as reader:
         start_us, end_us = limits(reader, start_s, end_s, clock)
         if out.suffix.lower() == ".png":
             chosen = spread_frames(reader, 8, start_us, end_us, rate_hz, window, round(window_ms * 1000))
-            write_sheet(out, chosen, f"{reader.path.name} at {rate_hz:g} Hz, {window} windows")
+            write_sheet(out, chosen, f"{_called(reader, recording)} at {rate_hz:g} Hz, {window} windows")
             print(f"{out}: {len(chosen)} frames")
             return
         pictures = frames(reader.stream(start_us, end_us), rate_hz, window, round(window_ms * 1000), reuse=True)
@@ -215,12 +217,18 @@ def limits(reader: Reader, start_s: float | None, end_s: float | None, clock: Cl
     return start_us, end_us
 
 
-def _report(reader: Reader, s: Statistics) -> str:
+def _called(reader: Reader, name: Path | str) -> str:
+    """The file's name, or that of the live source."""
+    return reader.path.name if parse_source(name).kind == "file" else str(name)
+
+
+def _report(reader: Reader, s: Statistics, name: Path | str) -> str:
     """The text of `saccade info`: file, sensor, events, rates, and a line per problem."""
     pixels = s.width * s.height
+    is_file = parse_source(name).kind == "file"
+    about = [("file", f"{reader.path}, {reader.path.stat().st_size / 1e6:,.1f} MB"), ("format", reader.format)]
     lines = [
-        ("file", f"{reader.path}, {reader.path.stat().st_size / 1e6:,.1f} MB"),
-        ("format", reader.format),
+        *(about if is_file else [("source", f"{name}, a part of it")]),
         ("sensor", f"{s.width} x {s.height} pixels"),
         ("events", f"{s.count:,}"),
     ]
@@ -234,7 +242,7 @@ def _report(reader: Reader, s: Statistics) -> str:
             ("pixels", f"{s.active_pixels / pixels * 100:.1f} % active{_hot(s)}"),
         ]
     text = "\n".join(f"{name:9}{value}" for name, value in lines)
-    return "\n".join([text, *(f"warning: {warning}" for warning in s.warnings(reader.path))])
+    return "\n".join([text, *(f"warning: {warning}" for warning in s.warnings(reader.path if is_file else str(name)))])
 
 
 def _report_mended(mended: mend.Mended) -> list[str]:

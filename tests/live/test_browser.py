@@ -83,9 +83,9 @@ def test_the_slider_changes_the_rate_and_a_reload_goes_on(page: Any) -> None:
         page.keyboard.press(" ")
         until(lambda: page.locator("#state").inner_text() == "paused" and page.locator("#pause").inner_text() == "Play")
         page.locator("#pause").click()
-        until(lambda: not here.session.paused)
+        until(lambda: not here.session.playback.paused)
         page.locator("#speed").select_option("0.1")
-        until(lambda: here.session.speed == 0.1)
+        until(lambda: here.session.playback.speed == 0.1)
 
 
 def test_a_source_that_dies_and_a_server_that_ends_are_shown(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
