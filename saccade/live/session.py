@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -21,9 +21,10 @@ from saccade.live.playback import SHOWN_US, Limits, Playback
 from saccade.live.saving import Saving, histogram_of
 from saccade.live.surface import Surface
 from saccade.machine import resident_bytes
+from saccade.representation.windows import KINDS
 from saccade.sources.source import Source
 from saccade.stream.stream import Stream
-from saccade.types import Detections, Events, InputError
+from saccade.types import Detections, Events, InputError, Stepping
 
 log = logging.getLogger("saccade")
 
@@ -109,6 +110,9 @@ class Session:
 
     def choose(self, *, window: Any = None, stepping: Any = None) -> None:
         """Other windows or another stepping from the next window on, with an empty memory."""
+        for value, known in ((window, KINDS), (stepping, get_args(Stepping))):
+            if value is not None and value not in known:
+                raise InputError(f"{value!r:.40}: expected {' or '.join(known)}")
         for panel in self.panels:
             before = panel.stream.ways
             panel.stream.ways = (window or before[0], stepping or before[1])

@@ -21,7 +21,7 @@ def _left_serialised(kind: Any) -> Any:
         message.data = data
 
     kind.__init__, kind.serialize = keep, lambda message, **_: message.data
-    kind.deserialize = classmethod(lambda kind, data, **_: kind(bytes(data)))
+    kind.deserialize = kind.deserialize_key = classmethod(lambda kind, data, **_: kind(bytes(data)))  # a key: that a writer has left
     return kind
 
 
