@@ -120,6 +120,14 @@ def check_extra(what: Path | str, package: str, extra: str) -> None:
         raise InputError(f'{what}: needs the package {package}, which isn\'t installed; `pip install "saccade-events[{extra}]"`')
 
 
+def resident_bytes() -> int:
+    """Memory of this process that is in use; the most that was, where the system tells no more."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def device_named(name: str) -> str:
     """Where torch computes: auto is the GPU if there is one, cuda:1 the second of several. InputError if it isn't there."""
     import torch

@@ -2,21 +2,27 @@
 
 import logging
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from saccade.commands.options import Device, RateOption
-from saccade.commands.recordings import AS_STATED, AnySource, Reading
+from saccade.commands.recordings import AS_STATED, AnySource, Opening, Reading
 from saccade.events.reader import Reader
 from saccade.live import FASTEST_HZ, SLOWEST_HZ
 from saccade.machine import check_extra
 from saccade.sources.network import LOOPBACK
 from saccade.sources.open import open_source
+from saccade.sources.ros2 import dds_topic
 from saccade.sources.send import send_events
-from saccade.sources.source import Source
+from saccade.sources.source import Replay, Source
 from saccade.types import InputError
+
+if TYPE_CHECKING:
+    from saccade.live.session import Session
 
 log = logging.getLogger("saccade")
 
@@ -36,6 +42,9 @@ def live(
     host: str = LOOPBACK,
     port: int = 8600,
     repeat: bool = True,
+    foxglove: int | None = None,
+    publish: str | None = None,
+    save: Path = Path(),
     device: Device = "auto",
     threads: int = 0,
     opening: Reading = AS_STATED,
@@ -52,6 +61,9 @@ def live(
         host: Address to serve the page on; 0.0.0.0 is every network of this machine.
         port: Port to serve the page on; 0 = any that is free.
         repeat: Begin a recording again when it ends; --no-repeat stops there.
+        foxglove: Port of this machine for Foxglove, such as 8765: events as images, boxes over them, rate and least score as parameters.
+        publish: Topic for the boxes, such as ros2:/detections: a vision_msgs/Detection2DArray for every answer, without a ROS installation.
+        save: Folder for what the page's button saves.
         device: Where to compute; auto: the GPU if there is one.
         threads: CPU threads; 0 = as many as the runtime likes.
     """
@@ -64,6 +76,7 @@ def live(
         raise InputError(f"--beside {' '.join(beside)}: two have the same name; rename one, panels go by it")
     for package in ("starlette", "uvicorn", "websockets"):
         check_extra("the live page", package, "live")
+    _check_others(foxglove, publish, save)
     from saccade.live.server import is_loopback, listen, make_server, page_address
     from saccade.live.session import Session
     from saccade.stream.stream import Stream
@@ -75,17 +88,62 @@ def live(
             name: Stream(file, rate_hz, score=LEAST_SCORE, faults="skip", device=device, threads=threads or None)
             for name, file in several.items()
         }
-        session = Session(str(source), opened, streams, repeats=repeat)
-        session.start()
-        print(f"{page_address(listener, token)}\nserving {source} at {rate_hz:g} Hz; Ctrl-C ends it", flush=True)
-        try:
-            make_server(session, token).run(sockets=[listener])
-        except KeyboardInterrupt:  # how it is meant to end
-            pass
-        finally:
-            session.close()
+        measure = (lambda: _limits(source, opening)) if isinstance(opened, Replay) and isinstance(opened.source, Reader) else None
+        session = Session(str(source), opened, streams, repeats=repeat, measure=measure, folder=save)
+        with _others(session, foxglove, publish) as told:
+            session.start()
+            print(f"{page_address(listener, token)}\n{told}serving {source} at {rate_hz:g} Hz; Ctrl-C ends it", flush=True)
+            try:
+                make_server(session, token).run(sockets=[listener])
+            except KeyboardInterrupt:  # how it is meant to end
+                pass
+            finally:
+                session.close()
     for panel in session.panels:
         print(f"{panel.name}: {panel.stream.counters}")
+
+
+def _check_others(foxglove: int | None, publish: str | None, save: Path) -> None:
+    """Before anything is opened."""
+    if not save.is_dir():
+        raise InputError(f"--save {save}: no such folder; make it first")
+    if foxglove is not None:
+        if not 0 <= foxglove < 1 << 16:
+            raise InputError(f"--foxglove {foxglove}: expected a port, such as 8765, or 0 for any that is free")
+        check_extra("--foxglove", "foxglove", "foxglove")
+    if publish is not None:
+        if not publish.startswith("ros2:"):
+            raise InputError(f"--publish {publish}: expected a topic of ROS 2, such as ros2:/detections")
+        dds_topic(publish.removeprefix("ros2:"))
+        check_extra("--publish", "cyclonedds", "ros2")
+
+
+@contextmanager
+def _others(session: "Session", foxglove: int | None, publish: str | None) -> Iterator[str]:
+    """Those who get what the page gets; gives the lines that say where."""
+    server, told = None, ""
+    if publish is not None:
+        from saccade.live.ros2 import publish_to
+
+        publish_to(session, publish.removeprefix("ros2:"))
+        told += f"boxes on {publish}\n"
+    if foxglove is not None:
+        from saccade.live.foxglove import FoxgloveServer
+
+        server = FoxgloveServer(session, foxglove)
+        server.start()
+        told += f"ws://{LOOPBACK}:{server.port} for Foxglove\n"
+    try:
+        yield told
+    finally:
+        if server is not None:
+            server.close()
+
+
+def _limits(source: Path | str, opening: Opening) -> tuple[int, int]:
+    """By a reader of its own: the other one is playing."""
+    with opening.open(source) as reader:
+        return reader.start_us, reader.end_us
 
 
 def send(source: AnySource, target: Receiver, *, speed: float = 1.0, opening: Reading = AS_STATED) -> None:

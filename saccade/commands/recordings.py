@@ -1,7 +1,7 @@
 """RECORDING -> what it holds, another format: `saccade info | convert`."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,7 +14,7 @@ from saccade.events import mend
 from saccade.events.reader import LATEST_US, Reader
 from saccade.events.statistics import Statistics, measure, sparkline
 from saccade.events.write import check_target, write_events
-from saccade.sources.open import open_recording
+from saccade.sources.open import open_recording, parse_source, recorded
 from saccade.types import Events, InputError
 
 Recording = Annotated[
@@ -27,7 +27,8 @@ AnySource = Annotated[
     tyro.conf.Positional,
     tyro.conf.arg(
         metavar="SOURCE",
-        help="A recording, drive.raw, or drive.raw@1 at its own speed; -, tcp://127.0.0.1:7700, udp://127.0.0.1:7700, camera:, sim:7.",
+        help="A recording, drive.raw, or drive.raw@1 at its own speed; -, tcp://127.0.0.1:7700, udp://127.0.0.1:7700, camera:, "
+        "ros2:/event_camera/events, sim:7.",
     ),
 ]
 LEAST, MOST = 1e-6, 1e9  # of rates, windows and slow motion: numbers beyond are mistakes, and overflow
@@ -52,15 +53,11 @@ class Opening:
     """File for the time index, instead of one in the cache folder."""
 
     def open(self, name: Path | str) -> Reader:
-        return open_recording(
-            name,
-            width=self.width,
-            height=self.height,
-            columns=self.columns,
-            time_unit=self.time_unit,
-            topic=self.topic,
-            index=self.index,
-        )
+        return open_recording(name, **vars(self))
+
+    def recorded(self, name: Path | str, seconds: float) -> AbstractContextManager[Reader]:
+        """Of a live source what comes within SECONDS."""
+        return recorded(name, seconds, **vars(self))
 
 
 Reading = Annotated[Opening, tyro.conf.arg(name="")]
@@ -81,15 +78,18 @@ def _progress(reader: Reader, what: str) -> Iterator[Iterator[Events]]:
         yield chunks()
 
 
-def info(recording: Recording, *, opening: Reading = AS_STATED) -> None:
-    """Print what RECORDING holds (format, sensor, events, duration, rate over time, polarity) and what is wrong with it.
+def info(recording: AnySource, *, seconds: float = 5.0, opening: Reading = AS_STATED) -> None:
+    """Print what a recording holds (format, sensor, events, duration, rate over time, polarity) and what is wrong with it.
 
     Times are of the recording's own clock. --from and --to of other commands count from its first event, unless --clock is absolute.
+
+    Args:
+        seconds: How long a live source is listened to.
     """
-    with opening.open(recording) as reader:
+    with opening.recorded(recording, seconds) as reader:
         with _progress(reader, "reading") as chunks:
             statistics = measure(chunks, width=reader.width, height=reader.height)
-        print(_report(reader, statistics))
+        print(_report(reader, statistics, recording))
 
 
 def convert(
@@ -169,12 +169,18 @@ def limits(reader: Reader, start_s: float | None, end_s: float | None, clock: Cl
     return start_us, end_us
 
 
-def _report(reader: Reader, s: Statistics) -> str:
+def called(reader: Reader, name: Path | str) -> str:
+    """The file's name, or that of the live source."""
+    return reader.path.name if parse_source(name).kind == "file" else str(name)
+
+
+def _report(reader: Reader, s: Statistics, name: Path | str) -> str:
     """The text of `saccade info`: file, sensor, events, rates, and a line per problem."""
     pixels = s.width * s.height
+    is_file = parse_source(name).kind == "file"
+    about = [("file", f"{reader.path}, {reader.path.stat().st_size / 1e6:,.1f} MB"), ("format", reader.format)]
     lines = [
-        ("file", f"{reader.path}, {reader.path.stat().st_size / 1e6:,.1f} MB"),
-        ("format", reader.format),
+        *(about if is_file else [("source", f"{name}, a part of it")]),
         ("sensor", f"{s.width} x {s.height} pixels"),
         ("events", f"{s.count:,}"),
     ]
@@ -188,7 +194,7 @@ def _report(reader: Reader, s: Statistics) -> str:
             ("pixels", f"{s.active_pixels / pixels * 100:.1f} % active{_hot(s)}"),
         ]
     text = "\n".join(f"{name:9}{value}" for name, value in lines)
-    return "\n".join([text, *(f"warning: {warning}" for warning in s.warnings(reader.path))])
+    return "\n".join([text, *(f"warning: {warning}" for warning in s.warnings(reader.path if is_file else str(name)))])
 
 
 def _report_mended(mended: mend.Mended) -> list[str]:

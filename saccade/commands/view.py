@@ -5,7 +5,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from saccade.commands.options import ClockChoice, From, RateOption, To
-from saccade.commands.recordings import AS_STATED, LEAST, MOST, OutFile, Reading, Recording, check_seconds, limits
+from saccade.commands.recordings import AS_STATED, LEAST, MOST, AnySource, OutFile, Reading, called, check_seconds, limits
 from saccade.events.reader import Reader
 from saccade.machine import check_extra
 from saccade.outputs.picture import BoxMark, LargePicture, boxed_picture, class_marks, colours
@@ -19,7 +19,7 @@ FRAMES, INSTANTS = 8, 4  # of a sheet of one rate, and of each of several
 
 
 def view(
-    recording: Recording,
+    recording: AnySource,
     out: OutFile,
     *,
     rate_hz: RateOption = 20.0,
@@ -31,6 +31,7 @@ def view(
     end_s: To = None,
     clock: ClockChoice = "relative",
     slow: float = 1.0,
+    seconds: float = 5.0,
     overwrite: bool = False,
     opening: Reading = AS_STATED,
 ) -> None:
@@ -49,6 +50,7 @@ def view(
         end_s: End so many seconds after the first event.
         clock: Absolute: --from and --to are times of the recording's own clock, as `saccade info` prints them.
         slow: Slow motion of the video, how many times. It shows at most 60 frames per second, so 200 Hz is slowed down at least 3.3 times.
+        seconds: How long a live source is listened to.
         overwrite: Replace files that exist.
     """
     suffix = out.suffix.lower()
@@ -64,14 +66,14 @@ def view(
         if not LEAST <= value <= MOST:
             raise InputError(f"--{name} {value}: expected a number above 0, from {LEAST:g} to {MOST:g}")
     check_seconds(start_s, end_s)
-    with opening.open(recording) as reader:
+    with opening.recorded(recording, seconds) as reader:
         start_us, end_us = limits(reader, start_s, end_s, clock)
         if suffix == ".png" and (weights or rates):
             _write_rows(out, reader, rates or (rate_hz,), weights, start_us, end_us, window, round(window_ms * 1000))
             return
         if suffix == ".png":
             chosen = spread_frames(reader, FRAMES, start_us, end_us, rate_hz, window, round(window_ms * 1000))
-            write_sheet(out, chosen, f"{reader.path.name} at {rate_hz:g} Hz, {window} windows")
+            write_sheet(out, chosen, f"{called(reader, recording)} at {rate_hz:g} Hz, {window} windows")
             print(f"{out}: {len(chosen)} frames")
             return
         pictures = frames(reader.stream(start_us, end_us), rate_hz, window, round(window_ms * 1000), reuse=True)

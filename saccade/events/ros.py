@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from saccade.events.bags import BAG_MAGIC, MCAP_MAGIC, Bag, Message, MessagePlace
-from saccade.events.evt import FOREIGN, ORPHANS, START, Decoder
+from saccade.events.evt import FOREIGN, ORPHANS, START
 from saccade.events.reader import EventColumns, IndexedReader, new_columns
+from saccade.events.ros_packets import Cursor, PacketDecoder
 from saccade.types import Events, InputError
 
 ARRAYS = ("dvs_msgs/EventArray", "prophesee_event_msgs/EventArray")
@@ -30,7 +31,7 @@ ALIGNED = np.dtype(
 
 
 class RosReader(IndexedReader):
-    """Marks are (position of a chunk, offset of a message in it, *state of the EVT3 decoder)."""
+    """Marks are (position of a chunk, offset of a message in it, *state of the words' decoder)."""
 
     format: ClassVar[str] = "ROS"
     mark_length: ClassVar[int] = 2 + len(START)
@@ -57,7 +58,7 @@ class RosReader(IndexedReader):
         self._bag.file.close()
 
     def chunks(self, mark: tuple[int, ...] | None = None) -> Iterator[tuple[tuple[int, ...], Events]]:
-        decoder = Decoder("EVT3", mark[2:] if mark else START)
+        decoder = PacketDecoder(mark[2:] if mark else START)
         parts: list[EventColumns] = []
         begin: tuple[int, ...] = ()
         for message in self._messages((mark[0], mark[1]) if mark else None):
@@ -74,7 +75,7 @@ class RosReader(IndexedReader):
         if decoder.state[ORPHANS]:
             self.note(f"{decoder.state[ORPHANS]} events without a known time, row or column are left out")
         if decoder.state[FOREIGN]:
-            self.note(f"{decoder.state[FOREIGN]} words of a kind that EVT3 doesn't define are left out; the file may be damaged")
+            self.note(f"{decoder.state[FOREIGN]} words of a kind that the encoding doesn't define are left out; the file may be damaged")
 
     def _join(self, parts: list[EventColumns]) -> Events:
         t, x, y, p = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -125,32 +126,31 @@ class RosReader(IndexedReader):
         first = next(self._messages(), None)
         if first is None:
             raise InputError(f"{self.path}: topic {self.topic} has no whole message; nothing to read")
-        self._decode(first, Decoder("EVT3"), set_size=True)
+        self._decode(first, PacketDecoder(), set_size=True)
         if not (self.width and self.height):
             self.width, self.height = self.index.extent
             self.note(f"the messages don't state the sensor; {self.width} x {self.height} is the extent of the events")
 
-    def _decode(self, message: Message, decoder: Decoder, set_size: bool = False) -> EventColumns:
+    def _decode(self, message: Message, decoder: PacketDecoder, set_size: bool = False) -> EventColumns:
         channel = self._bag.channels[message.channel]
         try:
             if channel.encoding not in ("ros1", "cdr"):
                 raise InputError(f"message encoding {channel.encoding!r}; expected ros1 or cdr")
             cursor = Cursor(message.data, aligned=channel.encoding == "cdr")
-            if not cursor.aligned:
-                cursor.number(4)  # sequence number, which ROS 2 dropped
-            cursor.number(8, 4)  # time stamp
-            cursor.text()  # frame
-            height, width = cursor.number(4), cursor.number(4)
+            _, height, width = cursor.head()
             if set_size:
                 self.width, self.height = (width, height) if max(width, height) <= 65_536 else (0, 0)
-            return _array(cursor) if channel.kind in ARRAYS else _packet(cursor, decoder)
+            if channel.kind in ARRAYS:
+                return _array(cursor)
+            cursor.number(8)  # sequence number
+            return decoder.decode(cursor)
         except InputError as error:
             raise InputError(
                 f"{self.path}: the message at byte {message.place[0]} + {message.place[1]} can't be decoded: {error}"
             ) from error
 
 
-def _array(cursor: "Cursor") -> EventColumns:
+def _array(cursor: Cursor) -> EventColumns:
     count = cursor.number(4)
     if not count:
         return new_columns(0)
@@ -165,50 +165,3 @@ def _array(cursor: "Cursor") -> EventColumns:
         y = np.concatenate([first[1:], records["y"][:-1]])
     t = records["seconds"].astype(np.int64) * 1_000_000 + records["nanoseconds"] // 1000
     return t, x, y, records["p"] != 0
-
-
-def _packet(cursor: "Cursor", decoder: Decoder) -> EventColumns:
-    """EVT3 words contain the sensor's clock (time_base is undefined); `mono` counts nanoseconds from time_base."""
-    cursor.number(8)  # sequence number
-    time_base_ns = cursor.number(8)
-    encoding = cursor.text()
-    order = ">" if cursor.number(1) else "<"
-    data = cursor.bytes(cursor.number(4))
-    if encoding == "evt3":
-        if len(data) % 2:
-            raise InputError(f"{len(data)} bytes of EVT3; expected words of 2")
-        return decoder.decode(np.frombuffer(data, f"{order}u2").astype("<u2", copy=False))
-    if encoding == "mono":
-        if len(data) % 8 or time_base_ns >= 1 << 62:
-            raise InputError(f"{len(data)} bytes of mono events from {time_base_ns} ns; expected words of 8")
-        words = np.frombuffer(data, f"{order}u8").astype(np.uint64)
-        t = ((words & 0xFFFFFFFF).astype(np.int64) + time_base_ns) // 1000
-        return t, (words >> 32).astype(np.uint16), ((words >> 48) & 0x7FFF).astype(np.uint16), words >> 63 != 0
-    raise InputError(f"events are encoded as {encoding!r}; expected evt3 or mono (convert others with event_camera_tools)")
-
-
-class Cursor:
-    """Reads the fields of a serialised message one after the other, with CDR's alignment if `aligned`; checks the message's end."""
-
-    def __init__(self, data: memoryview, aligned: bool) -> None:
-        self.aligned = aligned
-        self._at = 0
-        if aligned:
-            if bytes(data[:2]) != b"\x00\x01":
-                raise InputError(f"CDR of kind {bytes(data[:2]).hex()}; expected plain little-endian CDR (0001)")
-            data = data[4:]
-        self._data = data
-
-    def bytes(self, size: int) -> memoryview:
-        if self._at + size > len(self._data):
-            raise InputError(f"{size} bytes at {self._at} don't fit into a message of {len(self._data)}")
-        self._at += size
-        return self._data[self._at - size : self._at]
-
-    def number(self, size: int, alignment: int = 0) -> int:
-        if self.aligned:
-            self._at += -self._at % (alignment or size)
-        return int.from_bytes(self.bytes(size), "little")
-
-    def text(self) -> str:
-        return bytes(self.bytes(self.number(4))).rstrip(b"\x00").decode("utf8", "replace")

@@ -10,6 +10,8 @@ const FIGURES = [
   ["reached_hz", "reached", (value) => `${number(value)} Hz`],
   ["latency_p50_ms", "latency p50", milliseconds],
   ["latency_p99_ms", "latency p99", milliseconds],
+  ["shown_p50_ms", "on this page p50", milliseconds],
+  ["shown_p99_ms", "on this page p99", milliseconds],
   ["merged_windows", "merged windows", count],
   ["late_events", "late events", count],
   ["dropped_events", "dropped events", count],
@@ -17,6 +19,7 @@ const FIGURES = [
   ["bad_portions", "damaged packets", count],
 ];
 const LOSSES = ["late_events", "dropped_events", "lost_packets", "bad_portions"];
+const SHOWN = ["shown_p50_ms", "shown_p99_ms"]; // only where server and page have the same clock
 const PACKETS = ["lost_packets", "bad_portions"]; // of live sources
 const WORDS = {
   playing: () => "live",
@@ -36,6 +39,7 @@ let palette = makePalette();
 let panels = []; // {root, canvas, figures, trails} per detector
 let eventRates = [];
 let countedAt = 0;
+let drawnMs = []; // per detector: from the arrival of an answer's last event to its drawing, of the last 1000 pictures
 let leastScore = null; // until it is moved, that of the weights
 let holding = null; // the slider that a person moves: the server's value doesn't move it back meanwhile
 
@@ -112,8 +116,23 @@ function draw() {
   makePanels(now);
   drawSensor(now);
   now.boxes.forEach((boxes, i) => drawPanel(panels[i], boxes, now));
+  measureDrawing(now);
   showState(now);
   ask("ready");
+}
+
+function measureDrawing(now) {
+  if (!["127.0.0.1", "localhost", "[::1]"].includes(location.hostname)) return;
+  const nowMs = performance.timeOrigin + performance.now();
+  drawnMs = now.arrived_s.map((arrived, i) => {
+    const { last, values } = drawnMs[i] ?? { last: null, values: [] };
+    return arrived === null || arrived === last ? { last, values } : { last: arrived, values: [...values, nowMs - 1000 * arrived].slice(-1000) };
+  });
+}
+
+function percentile(values, share) {
+  if (!values || !values.length) return null;
+  return [...values].sort((one, other) => one - other)[Math.min(values.length - 1, Math.floor(share * values.length))];
 }
 
 function drawSensor({ rows, columns, pixels }) {
@@ -231,29 +250,62 @@ function showState(now) {
   if (now.problem) show(element("problem"), now.problem);
   element("playback").hidden = !now.playable;
   document.querySelector(".for-playback").hidden = !now.playable;
+  showPlace(now);
+  showSaving(now.saving);
+  for (const id of ["window", "stepping"]) if (holding !== id) element(id).value = now[id];
+  element("memory").textContent = `${count(now.memory_mb)} MB`;
   element("pause").textContent = now.state === "paused" ? "Play" : "Pause";
   if (holding !== "speed") element("speed").value = nearestSpeed(now.speed);
   if (leastScore === null) setScore(now.score);
   if (holding !== "rate") element("rate").value = Math.round(100 * Math.log10(now.rate_hz));
   element("rate-shown").textContent = `${rateText(holding === "rate" ? sliderRate() : now.rate_hz)} Hz`;
-  now.panels.forEach((detector, i) => showFigures(panels[i], { ...detector, asked: now.rate_hz }));
+  if (performance.now() - countedAt < 250) return; // what follows changes slowly
+  countedAt = performance.now();
+  now.panels.forEach((detector, i) => showFigures(panels[i], { ...detector, asked: now.rate_hz }, drawnMs[i]?.values));
   showEventRate(now.events_per_s);
 }
 
-function showFigures({ root, figures }, values) {
+function showPlace(now) {
+  const known = now.playable && now.end_us !== null;
+  element("place-row").hidden = !known;
+  document.querySelector(".for-place").hidden = !known;
+  if (!known) return;
+  element("place").max = (now.end_us - now.start_us) / 1e6;
+  if (holding !== "place") element("place").value = (now.time_us - now.start_us) / 1e6;
+  element("place-shown").textContent = `${Number(element("place").value).toFixed(2)} of ${Number(element("place").max).toFixed(2)} s`;
+}
+
+function showSaving(saving) {
+  const active = saving !== null && saving.state === "saving";
+  element("save").textContent = active ? "Stop saving" : "Save";
+  element("save").setAttribute("aria-pressed", active);
+  const told = saving && [saving.state, saving.problem, ...saving.files].join("|");
+  if (!saving || element("saved").dataset.told === told) return;
+  element("saved").dataset.told = told;
+  element("saved").hidden = false;
+  const words = { saving: "Saving ", finishing: "Finishing ", saved: "Saved " }[saving.state];
+  const lost = saving.lost ? `; ${count(saving.lost)} events were too many for the disk` : "";
+  const names = saving.files.map((name) => {
+    const link = document.createElement(saving.state === "saved" ? "a" : "span");
+    link.textContent = name;
+    if (link.tagName === "A") link.href = `saved/${encodeURIComponent(name)}${location.search}`;
+    return link;
+  });
+  element("saved").replaceChildren(words, ...names.flatMap((name) => [name, " "]), saving.problem ? `ended: ${saving.problem}` : lost);
+}
+
+function showFigures({ root, figures }, detector, drawn) {
+  const values = { ...detector, shown_p50_ms: percentile(drawn, 0.5), shown_p99_ms: percentile(drawn, 0.99) };
   for (const [key, , text] of FIGURES) {
     figures[key].textContent = text(values[key]);
     figures[key].classList.toggle("lost", LOSSES.includes(key) && values[key] > 0);
-    figures[key].parentElement.hidden = PACKETS.includes(key) && !values[key] && picture.playable;
+    figures[key].parentElement.hidden = (PACKETS.includes(key) && !values[key] && picture.playable) || (SHOWN.includes(key) && values[key] === null);
   }
   figures.reached_hz.classList.toggle("behind", values.reached_hz < 0.9 * values.asked);
   show(root.querySelector("p"), values.problem);
 }
 
 function showEventRate(value) {
-  const now = performance.now();
-  if (now - countedAt < 250) return;
-  countedAt = now;
   eventRates = [...eventRates, value].slice(-HISTORY);
   element("event-rate").textContent = eventsPerSecond(value);
   const canvas = element("event-history");
@@ -315,6 +367,20 @@ function changeSpeed(by) {
   ask("speed", Number(element("speed").value));
 }
 
+function seek(seconds) {
+  ask("seek", Math.min(Number(element("place").max), Math.max(0, seconds)));
+}
+
+function seekBy(share) {
+  seek(Number(element("place").value) + share * Number(element("place").max));
+}
+
+function saveOrStop() {
+  const active = picture.saving !== null && picture.saving.state === "saving";
+  if (active) ask("stop-saving");
+  else ask("save", leastScore);
+}
+
 function pauseOrPlay() {
   ask(picture.state === "paused" ? "play" : "pause");
 }
@@ -324,6 +390,7 @@ const KEYS = {
   ArrowDown: () => (moveBy("rate", -10), setRate()),
   "+": () => setScore(leastScore + 0.05),
   "-": () => setScore(leastScore - 0.05),
+  s: saveOrStop,
 };
 const PLAYBACK_KEYS = {
   " ": pauseOrPlay,
@@ -331,24 +398,33 @@ const PLAYBACK_KEYS = {
   "[": () => changeSpeed(-1),
   "]": () => changeSpeed(1),
 };
+const PLACE_KEYS = {
+  Home: () => seek(0),
+  PageUp: () => seekBy(-0.1),
+  PageDown: () => seekBy(0.1),
+};
 
 document.addEventListener("keydown", (event) => {
   if (picture === null || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.matches("select, button") || (event.target.matches("input") && event.key.startsWith("Arrow"))) return; // keys of their own
-  const does = KEYS[event.key] ?? (picture.playable ? PLAYBACK_KEYS[event.key] : undefined);
+  if (event.target.matches("select, button") || (event.target.matches("input") && /^(Arrow|Page|Home|End)/.test(event.key))) return; // keys of their own
+  const playing = picture.playable ? PLAYBACK_KEYS[event.key] : undefined;
+  const does = KEYS[event.key] ?? playing ?? (picture.playable && picture.end_us !== null ? PLACE_KEYS[event.key] : undefined);
   if (does) {
     event.preventDefault();
     does();
   }
 });
 
-for (const id of ["rate", "speed"]) {
+for (const id of ["rate", "speed", "place", "window", "stepping"]) {
   element(id).addEventListener("pointerdown", () => (holding = id));
   for (const over of ["change", "pointerup", "blur"]) element(id).addEventListener(over, () => (holding = null));
 }
 element("rate").addEventListener("input", setRate);
 element("score").addEventListener("input", () => setScore(Number(element("score").value)));
 element("speed").addEventListener("change", () => ask("speed", Number(element("speed").value)));
+element("place").addEventListener("input", () => seek(Number(element("place").value)));
+for (const id of ["window", "stepping"]) element(id).addEventListener("change", () => ask(id, element(id).value));
+element("save").addEventListener("click", saveOrStop);
 element("pause").addEventListener("click", pauseOrPlay);
 element("step").addEventListener("click", () => ask("step"));
 dark.addEventListener("change", () => ((palette = makePalette()), draw()));

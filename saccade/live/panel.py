@@ -1,8 +1,9 @@
 """ONE DETECTOR OF THE PAGE: its share of the source, its newest answer, and how well it keeps up."""
 
 import queue
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -16,7 +17,7 @@ from saccade.types import Detections, Events
 RECENT_S = 1.0  # over which rates are measured
 LATENCIES = 1000  # answers whose latencies are looked at
 COUNTED = (  # that pages show
-    "merged_windows", "dropped_events", "late_events", "lost_packets", "bad_portions", "foreign_packets", "restarts",
+    "events", "steps", "merged_windows", "dropped_events", "late_events", "lost_packets", "bad_portions", "foreign_packets", "restarts",
 )  # fmt: skip
 
 
@@ -41,7 +42,9 @@ class Panel:
     def __init__(self, name: str, stream: Stream, branch: Branch) -> None:
         self.name, self.stream, self.branch = name, stream, branch
         self.found: Detections | None = None  # the newest answer
+        self.arrived_s: float | None = None  # when the last event of its window came, on the clock of the day
         self.problem = ""  # why it ended
+        self.heard: list[Callable[[Panel, Detections], None]] = []  # called with every answer, in the detector's thread: must be quick
         self._before = dict.fromkeys(COUNTED, 0)  # of earlier rounds
         self._latencies_s: deque[float] = deque(maxlen=LATENCIES)
         self._answered_us: deque[int] = deque(maxlen=2 * int(FASTEST_HZ))
@@ -49,9 +52,11 @@ class Panel:
     def run(self) -> None:
         """One round of the source, in the caller's thread."""
         for found in self.stream.run(self.branch):
-            self.found = found
+            self.found, self.arrived_s = found, time.time() - self.stream.latency_s
             self._latencies_s.append(self.stream.latency_s)
             self._answered_us.append(found.time_us)
+            for hear in tuple(self.heard):
+                hear(self, found)
 
     def begin_again(self) -> None:
         """The recording starts anew: memory, tracks and time do, too; what was counted stays."""

@@ -24,6 +24,7 @@ FOLDER = Path(__file__).parent
 FILES = {"/": ("live.html", "text/html"), "/live.css": ("live.css", "text/css"), "/live.js": ("live.js", "text/javascript")}
 PICTURE_S = 1 / 60  # between pictures, at the least
 STILL_S = 0.25  # ... while nothing changes
+MOST_SENT = 150  # pictures a second for all pages together: many pages get fewer each, and the detector doesn't notice them
 LONGEST_MESSAGE = 1024  # bytes that a page may send at once
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -60,15 +61,25 @@ class Pictures:
             for one in waiting:
                 if not one.done():  # its page may have left
                     one.set_result(message)
+            await asyncio.sleep(max(len(waiting) / MOST_SENT - PICTURE_S, 0))
 
 
 def obey(session: Session, text: str) -> None:
     """What a page asks for: {"do": "rate", "value": 200}; InputError if it can't be done."""
+    playback = session.playback
     numbers: dict[str, Callable[[float], None]] = {
         "rate": lambda value: setattr(session, "rate_hz", value),
-        "speed": lambda value: setattr(session, "speed", value),
+        "speed": lambda value: setattr(playback, "speed", value),
+        "seek": session.seek,
+        "save": session.save,
     }
-    deeds: dict[str, Callable[[], None]] = {"play": session.play, "pause": session.pause, "step": session.step}
+    words: dict[str, Callable[[str], None]] = {
+        "window": lambda value: session.choose(window=value),
+        "stepping": lambda value: session.choose(stepping=value),
+    }
+    deeds: dict[str, Callable[[], None]] = {
+        "play": playback.play, "pause": playback.pause, "step": session.step, "stop-saving": session.stop_saving
+    }  # fmt: skip
     try:
         wish = json.loads(text)
         name, value = wish["do"], wish.get("value")
@@ -78,15 +89,17 @@ def obey(session: Session, text: str) -> None:
         deeds[name]()
     elif isinstance(name, str) and name in numbers and isinstance(value, int | float) and not isinstance(value, bool):
         numbers[name](float(value))
+    elif isinstance(name, str) and name in words and isinstance(value, str):
+        words[name](value)
     else:
-        raise InputError(f"expected ready, {', '.join(deeds)}, or a number for {' or '.join(numbers)}")
+        raise InputError(f"expected ready, {', '.join(deeds)}, a number for {', '.join(numbers)}, or a word for {' or '.join(words)}")
 
 
 def make_app(session: Session, token: str | None = None) -> "Starlette":
     """TOKEN: what the address of the page must hold; None: whoever reaches the port may look, if the page is called by a loopback name."""
     from starlette.applications import Starlette
     from starlette.requests import Request
-    from starlette.responses import PlainTextResponse, Response
+    from starlette.responses import FileResponse, PlainTextResponse, Response
     from starlette.routing import Route, WebSocketRoute
     from starlette.websockets import WebSocket
 
@@ -109,6 +122,13 @@ def make_app(session: Session, token: str | None = None) -> "Starlette":
         name, kind = FILES[request.url.path]
         return Response((FOLDER / name).read_bytes(), 200, HEADERS, f"{kind}; charset=utf-8")
 
+    async def saved(request: Request) -> Response:
+        """A file that this session has saved, to whoever may look."""
+        path = next((path for path in session.saved if path.name == request.path_params["name"]), None)
+        if not invited(request, token) or path is None or not path.is_file():
+            return PlainTextResponse("saccade: no such file; it gets its name when it is complete\n", 404, HEADERS)
+        return FileResponse(path, headers=HEADERS, filename=path.name)
+
     async def connect(viewer: WebSocket) -> None:
         if invited(viewer, token) and same_origin(viewer):
             await viewer.accept()
@@ -117,7 +137,7 @@ def make_app(session: Session, token: str | None = None) -> "Starlette":
             await viewer.close(1008)
 
     # What the page looks like is no secret; the page itself and the pictures need the token.
-    routes = [*(Route(path, page) for path in FILES), WebSocketRoute("/socket", connect)]
+    routes = [*(Route(path, page) for path in FILES), Route("/saved/{name}", saved), WebSocketRoute("/socket", connect)]
     return Starlette(routes=routes, lifespan=lifespan)
 
 

@@ -9,36 +9,54 @@ import struct
 import threading
 import time
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 
 from saccade.live import FASTEST_HZ, SLOWEST_HZ
 from saccade.live.panel import RECENT_S, Branch, Panel
+from saccade.live.playback import SHOWN_US, Limits, Playback
+from saccade.live.saving import Saving, histogram_of
 from saccade.live.surface import Surface
-from saccade.sources.source import Replay, Source
+from saccade.machine import resident_bytes
+from saccade.representation.windows import KINDS
+from saccade.sources.source import Source
 from saccade.stream.stream import Stream
-from saccade.types import Events, InputError
+from saccade.types import Detections, Events, InputError, Stepping
 
 log = logging.getLogger("saccade")
 
-SLOWEST, FASTEST = 0.01, 10.0  # speed of a recording, times its own
-SHOWN_US = 50_000  # of events in a picture
 SILENT_S = 2.0  # without events, after which the page says so
 
 
 class Session:
-    """`start` it, look at it with `message`, change it with `play`, `pause`, `step` and `rate_hz`, `close` it.
+    """`start` it, look at it with `message`, change it with `playback`, `rate_hz` and `choose`, `close` it.
 
     streams: by the name that the page shows. A recording (`Replay`) begins again at its end if it REPEATS.
+    measure: finds the limits of a recording on disk, for those who seek. folder: where `save` writes.
     """
 
-    def __init__(self, name: str, source: Source, streams: dict[str, Stream], *, repeats: bool = False) -> None:
-        self.name, self.source, self.repeats = name, source, repeats
+    def __init__(
+        self,
+        name: str,
+        source: Source,
+        streams: dict[str, Stream],
+        *,
+        repeats: bool = False,
+        measure: Callable[[], Limits] | None = None,
+        folder: Path = Path(),
+    ) -> None:
+        self.name, self.source, self.repeats, self.folder = name, source, repeats, folder
         self.panels = [Panel(label, stream, Branch(name)) for label, stream in streams.items()]
+        self.playback = Playback(name, source, [panel.branch for panel in self.panels], measure)
         self.surface: Surface | None = None
+        self.saving: Saving | None = None
+        self.saved: list[Path] = []  # files of earlier savings and of this one
+        self.score = self.panels[0].stream.runtime.config.least_score  # of boxes that are sent elsewhere; every page has its own
         self.ended, self.problem, self.rounds = False, "", 1
-        self._speed = source.speed
+        self._passes = 1  # rounds, and places that were sought
         self._closed = False
         self._events, self._newest_us, self._heard_s = 0, 0, time.monotonic()
         self._heard: deque[tuple[float, int]] = deque(maxlen=200)  # when, how many events by then
@@ -49,18 +67,35 @@ class Session:
         ]
 
     def start(self) -> None:
-        self._set_speed(self._speed)
+        self.playback.start()
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
         self._closed = True
+        self.stop_saving()
         self.source.close()
         for panel in self.panels:
             panel.branch.portions.put(None)
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(2)
+        if self.saving is not None:
+            self.saving.wait()
+
+    def listen(self, hear: Callable[[Panel, Detections], None], name: str) -> None:
+        """HEAR every answer of every detector; if it fails that is said and it is left out from then on."""
+
+        def safely(panel: Panel, found: Detections) -> None:
+            try:
+                hear(panel, found)
+            except Exception as error:
+                panel.heard.remove(safely)
+                self.problem = f"{name}: ended: {error}"
+                log.warning("%s", self.problem)
+
+        for panel in self.panels:
+            panel.heard.append(safely)
 
     @property
     def rate_hz(self) -> float:
@@ -73,49 +108,48 @@ class Session:
         for panel in self.panels:
             panel.stream.rate_hz = rate_hz
 
-    @property
-    def playable(self) -> Replay | None:
-        """What can be paused and slowed down: a recording or a simulation."""
-        return self.source if isinstance(self.source, Replay) else None
-
-    @property
-    def paused(self) -> bool:
-        return self.source.speed == 0
-
-    @property
-    def speed(self) -> float:
-        """Of a recording, also while it is paused."""
-        return self._speed
-
-    @speed.setter
-    def speed(self, speed: float) -> None:
-        if not SLOWEST <= speed <= FASTEST:
-            raise InputError(f"speed: {speed:g}, expected {SLOWEST:g} to {FASTEST:g} times its own")
-        if not self.paused:
-            self._set_speed(speed)
-        self._speed = speed
-
-    def play(self) -> None:
-        self._set_speed(self._speed)
-
-    def pause(self) -> None:
-        self._set_speed(0.0)
+    def choose(self, *, window: Any = None, stepping: Any = None) -> None:
+        """Other windows or another stepping from the next window on, with an empty memory."""
+        for value, known in ((window, KINDS), (stepping, get_args(Stepping))):
+            if value is not None and value not in known:
+                raise InputError(f"{value!r:.40}: expected {' or '.join(known)}")
+        for panel in self.panels:
+            before = panel.stream.ways
+            panel.stream.ways = (window or before[0], stepping or before[1])
 
     def step(self) -> None:
         """Pause, and go on by one window."""
-        self.pause()
-        assert self.playable is not None
-        self.playable.step(1e6 / self.rate_hz)
+        self.playback.step(1e6 / self.rate_hz)
 
-    def _set_speed(self, speed: float) -> None:
-        if self.playable is None:
-            if speed != self.source.speed:
-                raise InputError(f"{self.name}: a live source has its own speed; only recordings can be paused, stepped and slowed down")
-            return
+    def seek(self, seconds: float) -> None:
+        if self.ended:
+            raise InputError(f"{self.name}: has ended; start `saccade live` again, without --no-repeat")
+        self.playback.seek(seconds)
+
+    def save(self, score: float) -> None:
+        """Write what comes from now on, boxes from SCORE on, until `stop_saving`, the end of the recording, or another place in it."""
+        surface = self.surface
+        if self.saving is not None and not self.saving.done:
+            raise InputError(f"save: {self.saving.files[0].name} is still being written; stop that first")
+        if surface is None or self.ended:
+            raise InputError("save: there are no events to save; wait for the first")
+        if not 0 <= score <= 1:
+            raise InputError(f"save: a least score of {score:g}, expected 0 to 1")
+        look = lambda: histogram_of(surface.shades(self.now_us(), SHOWN_US, factor=1))  # noqa: E731
+        sensor = (surface.width, surface.height)
+        saving = Saving(self.folder, self.name, self.panels, sensor, look, score, self.now_us())
+        self.saved += saving.files
+        self.saving = saving
         for panel in self.panels:
-            panel.branch.speed = speed
-        self.playable.play(speed)
-        self._heard_s = time.monotonic()
+            panel.heard.append(saving.answer)
+
+    def stop_saving(self) -> None:
+        saving = self.saving
+        if saving is not None:
+            saving.stop()
+            for panel in self.panels:
+                if saving.answer in panel.heard:
+                    panel.heard.remove(saving.answer)
 
     def _read(self) -> None:
         try:
@@ -123,21 +157,30 @@ class Session:
                 before = self._events
                 for events in self.source:
                     self._take(events)
-                if self._closed or not self.repeats or self._events == before:
+                playable = self.playback.playable
+                sought = playable is not None and playable.sought
+                if self._closed or not (sought or (self.repeats and self._events > before)):
                     break
-                self.rounds += 1
-                for panel in self.panels:
-                    panel.branch.portions.put(None)
-                if self.surface is not None:
-                    self.surface.clear()
+                self.rounds += not sought
+                self._begin_pass()
         except InputError as error:
             self._end(str(error))
         except Exception as error:  # of a driver; the page must not show a source that is gone
             log.exception("%s: ended", self.name)
             self._end(f"{type(error).__name__}: {error}")
         self.ended = True
+        self.stop_saving()
         for panel in self.panels:
             panel.branch.portions.put(None)
+
+    def _begin_pass(self) -> None:
+        """Time begins anew: so do memory and tracks, and a file holds one pass."""
+        self.stop_saving()
+        self._passes += 1
+        for panel in self.panels:
+            panel.branch.portions.put(None)
+        if self.surface is not None:
+            self.surface.clear()
 
     def _take(self, events: Events) -> None:
         if len(events):
@@ -148,6 +191,9 @@ class Session:
             self._events, self._heard_s = self._events + len(events), time.monotonic()
             if not self._heard or self._heard_s - self._heard[-1][0] > RECENT_S / 50:
                 self._heard.append((self._heard_s, self._events))
+        saving = self.saving
+        if saving is not None and len(events):
+            saving.events(events)
         for panel in self.panels:
             for count in ("lost", "bad", "foreign"):
                 setattr(panel.branch, count, getattr(self.source, count))
@@ -155,13 +201,13 @@ class Session:
                 panel.branch.portions.put(events)
 
     def _detect(self, panel: Panel) -> None:
-        rounds = 1
+        passes = 1
         try:
             while not self._closed:
                 panel.run()
-                if rounds == self.rounds:
+                if passes == self._passes:
                     break
-                rounds += 1
+                passes += 1
                 panel.begin_again()
         except InputError as error:
             panel.problem = str(error)
@@ -176,16 +222,16 @@ class Session:
     @property
     def version(self) -> tuple[Any, ...]:
         """Differs when there is something new to see."""
-        return (self._events, self.ended, self.paused, *(id(panel.found) for panel in self.panels))
+        return (self._events, self.ended, self.playback.paused, *(id(panel.found) for panel in self.panels))
 
     def state(self) -> str:
         if self.ended:
             return "ended"
-        if self.paused:
+        if self.playback.paused:
             return "paused"
         if not self._events:
             return "waiting"
-        return "silent" if time.monotonic() - self._heard_s > SILENT_S else "playing"
+        return "silent" if time.monotonic() - max(self._heard_s, self.playback.changed_s) > SILENT_S else "playing"
 
     def event_rate(self) -> float:
         """Events per second of event time, of late."""
@@ -206,24 +252,31 @@ class Session:
             shown: dict[str, Any] = {
                 "events_per_s": round(self.event_rate()),
                 "silent_s": round(now_s - self._heard_s, 1),
+                "memory_mb": round(resident_bytes() / 1e6),
+                "saving": None if self.saving is None else self.saving.about(),
                 "panels": panels,
             }
             self._figures = (now_s, shown)
         return self._figures[1]
 
+    def now_us(self) -> int:
+        """In silence the detectors' clock goes on; one that has stopped, or is still in the round before, has none."""
+        clocks_us = [found.time_us for panel in self.panels if (found := panel.found) is not None and not panel.problem]
+        return max([self._newest_us, *clocks_us])
+
     def message(self) -> bytes:
         """A picture with all that belongs to it: length of the JSON (uint32, little-endian), JSON, one byte a pixel (see `surface`)."""
-        surface = self.surface
-        # In silence the detectors' clock goes on; one that has stopped, or is still in the round before, has none.
-        clocks_us = [panel.found.time_us for panel in self.panels if panel.found is not None and not panel.problem]
-        now_us = max([self._newest_us, *clocks_us])
+        surface, now_us, limits = self.surface, self.now_us(), self.playback.limits_us
+        window, stepping = self.panels[0].stream.ways
         shades = np.zeros((0, 0), np.uint8) if surface is None else surface.shades(now_us, SHOWN_US)
         header = {
             "source": self.name, "state": self.state(), "problem": self.problem, "time_us": now_us, "round": self.rounds,
-            "rate_hz": self.rate_hz, "speed": self.speed, "playable": self.playable is not None,
-            "score": self.panels[0].stream.runtime.config.least_score,
+            "rate_hz": self.rate_hz, "speed": self.playback.speed, "playable": self.playback.playable is not None,
+            "start_us": None if limits is None else limits[0], "end_us": None if limits is None else limits[1],
+            "window": window, "stepping": stepping, "score": self.panels[0].stream.runtime.config.least_score,
             "width": 0 if surface is None else surface.width, "height": 0 if surface is None else surface.height,
             "rows": shades.shape[0], "columns": shades.shape[1],
+            "events": self._events, "arrived_s": [panel.arrived_s for panel in self.panels],
             "boxes": [panel.boxes() for panel in self.panels], **self.figures(),
         }  # fmt: skip
         text = json.dumps(header, allow_nan=False).encode()

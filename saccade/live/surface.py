@@ -1,11 +1,14 @@
 """EVENTS -> PICTURE FOR THE PAGE: the newest event of every pixel, and how recent it is; one byte a pixel."""
 
+import io
 import math
+from functools import cache
 
 import numpy as np
 from jaxtyping import UInt8
 
 from saccade.machine import compiled
+from saccade.outputs.picture import BRIGHTER, DARKER, PAPER
 from saccade.types import Events
 
 Shades = UInt8[np.ndarray, "rows columns"]  # 0: no event lately; else 1 (old) to 127 (new), plus 128 if it got brighter
@@ -28,12 +31,32 @@ class Surface:
     def clear(self) -> None:
         self._stamps[:] = NEVER
 
-    def shades(self, now_us: int, span_us: int) -> Shades:
-        """Of the events of the last SPAN_US; the newer the stronger."""
-        rows, columns = (-(-side // self.factor) for side in (self.height, self.width))
+    def shades(self, now_us: int, span_us: int, factor: int | None = None) -> Shades:
+        """Of the events of the last SPAN_US; the newer the stronger. FACTOR: pixels of the sensor a side of one of the picture."""
+        factor = self.factor if factor is None else factor
+        rows, columns = (-(-side // factor) for side in (self.height, self.width))
         picture = np.zeros((rows, columns), np.uint8)
-        _shade(self._stamps, now_us, span_us, self.factor, picture)
+        _shade(self._stamps, now_us, span_us, factor, picture)
         return picture
+
+
+def png_of(shades: Shades) -> bytes:
+    """As the page draws it, for other viewers: 256 colours, which is quick and small."""
+    from PIL import Image
+
+    image, data = Image.frombytes("P", shades.shape[::-1], shades.tobytes()), io.BytesIO()
+    image.putpalette(_palette())
+    image.save(data, "png", compress_level=1)
+    return data.getvalue()
+
+
+@cache
+def _palette() -> bytes:
+    """Of every byte a pixel may have: paper, or ink that is stronger the newer the event is."""
+    shade = np.arange(256)
+    strength = np.where(shade & 127, 0.3 + 0.7 * (shade & 127) / 127, 0)[:, None]
+    ink = np.where((shade >= 128)[:, None], BRIGHTER, DARKER)
+    return (PAPER + strength * (ink - PAPER)).round().astype(np.uint8).tobytes()
 
 
 @compiled

@@ -92,7 +92,7 @@ class McapWriter(OutputWriter):
             self.stream.records.close()
 
     def _add(self, topic: str, time_us: int, message: dict[str, Any]) -> None:
-        content = json.dumps({"timestamp": _time(time_us), **message}).encode()
+        content = json_message(time_us, message)
         time_ns = max(time_us, 0) * 1000
         self.writer.add_message(self.channels[topic], log_time=time_ns, publish_time=time_ns, data=content)
 
@@ -163,6 +163,11 @@ def annotations(detections: Detections, classes: tuple[str, ...]) -> dict[str, A
             }
         )
     return {"circles": [], "points": points, "texts": texts}
+
+
+def json_message(time_us: int, message: dict[str, Any]) -> bytes:
+    """One of SCHEMAS, with its time."""
+    return json.dumps({"timestamp": _time(time_us), **message}).encode()
 
 
 class _RecordStream:

@@ -1,6 +1,7 @@
 """LIVE CAMERAS -> PORTIONS OF EVENTS, through their makers' packages.
 
-Written from the makers' documentation, untested with real cameras. The packages are imported when a camera is opened.
+Written from the makers' documentation; dv-processing's part runs on its recordings, neither was tried on a camera. The packages are
+imported when a camera is opened.
 """
 
 import time
@@ -51,13 +52,14 @@ class IniVationCamera(Source):
         try:
             import dv_processing
         except ImportError as error:
-            raise InputError("inivation: needs the package dv-processing; `pip install dv-processing`") from error
+            raise InputError('inivation: needs the package dv-processing; `pip install "saccade-events[inivation]"`') from error
         modern = getattr(dv_processing.io, "camera", None)  # version 2
         try:
             self._camera = (dv_processing.io.CameraCapture if modern is None else modern.open)(*([serial] if serial else []))
             self.width, self.height = (int(side) for side in self._camera.getEventResolution())
-        except (OSError, RuntimeError, TypeError) as error:
-            raise InputError(f"inivation: no camera {serial or 'found'} with events ({error}); is it plugged in?") from error
+        except (OSError, RuntimeError, TypeError, IndexError) as error:  # the last if there is none at all
+            reason = next((line for line in str(error).splitlines() if "Error: " in line), type(error).__name__)  # without its stack
+            raise InputError(f"inivation: no camera {serial or 'found'} with events ({reason}); is it plugged in?") from error
         self.serial = serial
 
     def __iter__(self) -> Iterator[Events]:

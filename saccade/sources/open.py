@@ -1,14 +1,18 @@
 """NAME -> SOURCE: the one parser of what a recording or a live source is called, for every command and for `Stream.run`."""
 
 import re
+import threading
 from collections.abc import Iterator
-from itertools import count
+from contextlib import contextmanager
+from itertools import chain, count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from saccade.events.open import dsec_events, open_events
 from saccade.events.reader import Reader
+from saccade.events.write import write_events
 from saccade.samples import STREET
 from saccade.sources.network import LOOPBACK, Pipe, Tcp, Udp
 from saccade.sources.source import Replay, Source
@@ -21,9 +25,11 @@ NAMES = {  # as errors and docs/live.md list them
     "tcp://127.0.0.1:7700": "packets of whoever connects there; `tcp://:7700` from this machine, `tcp://0.0.0.0:7700` from any",
     "udp://127.0.0.1:7700": "packets, one per datagram",
     "camera:": "the first camera that is found; `prophesee:SERIAL` through Metavision, `inivation:SERIAL` through dv-processing",
+    "ros2:/event_camera/events": "packets of event_camera_msgs on a ROS 2 topic, over DDS, without a ROS installation (extra `ros2`)",
     "sim:7": "drawn streets of random seed 7 that never end, at their own speed; `sim:7@0.1` is slow motion",
 }
 CAMERAS = ("camera", "prophesee", "inivation")
+LONGEST_S = 86_400.0  # that a live source is listened to for `saccade info` and the like
 STREET_S = 60.0  # of a simulated street, then the next follows
 UNSEEN, MILLION = 900_000, 1_000_000  # seeds of streets that are for tests: no training of ours has seen them
 
@@ -31,8 +37,8 @@ UNSEEN, MILLION = 900_000, 1_000_000  # seeds of streets that are for tests: no 
 class SourceName(NamedTuple):
     """What a name says; `parse_source` reads it."""
 
-    kind: Literal["file", "pipe", "tcp", "udp", "sim", "camera", "prophesee", "inivation"]
-    place: str  # the file, the host, the seed, the serial number
+    kind: Literal["file", "pipe", "tcp", "udp", "sim", "camera", "prophesee", "inivation", "ros2"]
+    place: str  # the file, the host, the seed, the serial number, the topic
     port: int = 0
     speed: float | None = None  # of @1; None if it isn't stated
 
@@ -46,6 +52,8 @@ def parse_source(name: Path | str) -> SourceName:
         return SourceName("pipe", text)
     if text.startswith(("tcp:", "udp:")):
         return _address(text)
+    if text.startswith("ros2:"):
+        return SourceName("ros2", text.removeprefix("ros2:"))
     place, speed = _speed(text)
     kind, colon, rest = place.partition(":")
     if kind == "sim" and colon:
@@ -85,9 +93,35 @@ def open_source(
         return Udp(port, place, faults=faults)
     if kind == "sim":
         return Replay(EndlessStreet(int(place)), stated or speed or 1.0)
+    if kind == "ros2":
+        from saccade.sources.ros2 import Ros2Topic
+
+        return Ros2Topic(place, faults=faults)
     from saccade.sources.cameras import open_camera
 
     return open_camera(kind, place)
+
+
+@contextmanager
+def recorded(name: Path | str, seconds: float, **opening: Any) -> Iterator[Reader]:
+    """A recording on disk, or what comes from a live source within SECONDS, in a file that lasts as long as the block."""
+    if parse_source(name).kind == "file":
+        with open_recording(name, **opening) as reader:
+            yield reader
+        return
+    if not 0 < seconds <= LONGEST_S:
+        raise InputError(f"{name}: --seconds {seconds:g} of a live source; expected a number above 0, up to {LONGEST_S:g}")
+    with TemporaryDirectory(prefix="saccade-") as folder, open_source(name, faults="skip") as source:
+        ending = threading.Timer(seconds, source.close)
+        ending.daemon = True
+        ending.start()
+        first = next((events for events in source if len(events)), None)
+        if first is None:
+            raise InputError(f"{name}: nothing came for {seconds:g} s; is somebody sending? --seconds waits longer")
+        path = Path(folder) / "live.h5"
+        write_events(chain([first], source), path)
+        with open_events(path) as reader:
+            yield reader
 
 
 def open_recording(name: Path | str, **opening: Any) -> Reader:

@@ -37,7 +37,7 @@ class Source:
 class Replay(Source):
     """Ordered events of a recording or simulation, at SPEED times real time, as a camera would deliver them.
 
-    Another thread may `play` it at another speed, or at 0, which pauses it, and `step` it on.
+    Another thread may `play` it at another speed, or at 0, which pauses it, `step` it on, and `seek` another place of a recording on disk.
     """
 
     patient = True
@@ -47,6 +47,8 @@ class Replay(Source):
             raise InputError(f"replay: speed={speed} must be above 0 and at most a million, portion_us={portion_us} at least 1")
         self.source, self.speed, self.portion_us = source, speed, portion_us
         self._played: tuple[float, float] | None = None  # a wall-clock time in seconds, and the event time that is due by then
+        self._from_us: int | None = None  # where the next pass begins, None: at the beginning
+        self._shown_us = 0.0  # of a pass that begins paused
         self._changed = threading.Condition()
 
     def play(self, speed: float) -> None:
@@ -59,6 +61,19 @@ class Replay(Source):
         """Deliver so much more at once, while paused or not."""
         self._move(step_us, self.speed)
 
+    def seek(self, time_us: int, shown_us: float = 0.0) -> None:
+        """End the pass under way; the next one begins there. If it is paused, SHOWN_US of it are delivered nevertheless."""
+        if not isinstance(self.source, Reader):
+            raise InputError(f"{self.source!r}: only recordings on disk have a place to go to")
+        with self._changed:
+            self._from_us, self._shown_us = time_us, shown_us
+            self._changed.notify_all()
+
+    @property
+    def sought(self) -> bool:
+        """Whether the next pass begins somewhere else than at the beginning."""
+        return self._from_us is not None
+
     def _move(self, step_us: float, speed: float) -> None:
         with self._changed:
             if self._played is not None:
@@ -68,22 +83,24 @@ class Replay(Source):
             self._changed.notify_all()
 
     def __iter__(self) -> Iterator[Events]:
-        began_s, self._played = time.perf_counter(), None
-        for chunk in self.source:
+        with self._changed:
+            from_us, shown_us, self._from_us, self._shown_us, self._played = self._from_us, self._shown_us, None, 0.0, None
+        began_s = time.perf_counter()
+        for chunk in self.source if from_us is None or not isinstance(self.source, Reader) else self.source.stream(from_us):
             first = 0
             while first < len(chunk) and not self.closed:
                 until_us = int(chunk.t[first]) // self.portion_us * self.portion_us + self.portion_us
                 last = max(int(chunk.t.searchsorted(until_us)), first + 1)
-                self._played = (began_s, int(chunk.t[first])) if self._played is None else self._played
+                self._played = (began_s, int(chunk.t[first]) + shown_us) if self._played is None else self._played
                 if not self._wait_until(until_us):
                     return
                 yield chunk[first:last]
                 first = last
 
     def _wait_until(self, until_us: int) -> bool:
-        """False if the source was closed in the meantime."""
+        """False if the source was closed, or another place was sought, in the meantime."""
         with self._changed:
-            while not self.closed:
+            while not (self.closed or self.sought):
                 assert self._played is not None
                 played_s, played_us = self._played
                 if until_us <= played_us:  # stepped to here
@@ -92,7 +109,7 @@ class Replay(Source):
                 if left_s <= 0:
                     break
                 self._changed.wait(min(left_s, POLL_S))
-        return not self.closed
+            return not (self.closed or self.sought)
 
     def close(self) -> None:
         super().close()

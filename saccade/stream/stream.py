@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from math import nan
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from saccade.detection.decode import Decoding, decode_rows
 from saccade.detection.track import Tracker
@@ -78,15 +78,7 @@ class Stream:
         timing: Timing = Timing(),  # noqa: B008
         live: LiveSettings = LiveSettings(),  # noqa: B008
     ) -> None:
-        for name, (value, choices) in {
-            "window": (window, KINDS),
-            "stepping": (stepping, get_args(Stepping)),
-            "counts": (counts, get_args(Counts)),
-            "faults": (faults, get_args(Faults)),
-            "fit": (fit, [one for one in get_args(Fit) if one != "tile"]),  # which is several streams: `saccade.stream.tiles.open_stream`
-        }.items():
-            if value not in choices:
-                raise InputError(f"stream: unknown {name}={value!r}; expected {' or '.join(choices)}")
+        _check_choices(window=window, stepping=stepping, counts=counts, faults=faults, fit=fit)
         if (width is None) != (height is None):
             raise InputError(f"stream: width={width}, height={height}; expected both or none")
         self.runtime = (
@@ -99,6 +91,7 @@ class Stream:
         self.latency_s = nan  # of the newest answer, from the arrival of its window's last event
         self.tracker, self._fit = self._boxes.tracker, (fit, size, fixed_size(self.runtime))
         self._wanted_hz: Rate | None = None  # a rate that was set and not taken yet
+        self._wanted_ways: tuple[WindowKind, Stepping] | None = None  # windows and stepping, the same
         self._rate_hz: Rate = rate_hz if adaptive is None or adaptive.max_rate_hz is None else adaptive.max_rate_hz
         self._pace = pace_of(adaptive, rate_hz)
         self._sensor, self._canvas = None if width is None or height is None else (width, height), canvas
@@ -130,6 +123,18 @@ class Stream:
             raise InputError("stream: its rate is adaptive; make another stream with other min_rate_hz and max_rate_hz")
         Grid.of_rate(rate_hz, 0)
         self._wanted_hz = rate_hz  # taken between two windows: whoever sets it may be another thread
+
+    @property
+    def ways(self) -> tuple[WindowKind, Stepping]:
+        """Windows and stepping. May be set while it runs: from the next window on, with an empty memory; time and tracks go on."""
+        wanted = self._wanted_ways
+        return (self.window, self.stepping) if wanted is None else wanted
+
+    @ways.setter
+    def ways(self, ways: tuple[WindowKind, Stepping]) -> None:
+        window, stepping = ways
+        _check_choices(window=window, stepping=stepping)
+        self._wanted_ways = window, stepping
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -192,6 +197,7 @@ class Stream:
         """All that the next detections depend on, in a file that is whole or not there."""
         from saccade.stream.saved import save
 
+        self._change_ways()
         save(self, Path(path))
 
     def restore(self, path: Path | str) -> None:
@@ -269,7 +275,14 @@ class Stream:
         if self._engine is not None and self._windows.since:  # of an adaptive rate: too little for a step until now
             yield self._step(self._engine)
 
+    def _change_ways(self) -> None:
+        ways, self._wanted_ways = self._wanted_ways, None
+        if ways is not None and ways != (self.window, self.stepping):
+            self.window, self.stepping = ways
+            self._windows, self._engine = WindowBuffer(self.window, self.runtime.config.window_us), None
+
     def _change_rate(self) -> None:
+        self._change_ways()
         wanted_hz, self._wanted_hz = self._wanted_hz, None
         if wanted_hz is not None and wanted_hz != self._rate_hz:
             self._rate_hz = wanted_hz
@@ -321,3 +334,16 @@ class Stream:
     def canvas(self, width: int, height: int) -> Canvas:
         """Where the pixels of a sensor of this size go."""
         return canvas_for(self.runtime.config, width, height, *self._fit) if self._canvas is None else self._canvas
+
+
+def _check_choices(**values: str) -> None:
+    choices: dict[str, Any] = {
+        "window": KINDS,
+        "stepping": get_args(Stepping),
+        "counts": get_args(Counts),
+        "faults": get_args(Faults),
+        "fit": [one for one in get_args(Fit) if one != "tile"],  # which is several streams: `saccade.stream.tiles.open_stream`
+    }
+    for name, value in values.items():
+        if value not in choices[name]:
+            raise InputError(f"stream: unknown {name}={value!r}; expected {' or '.join(choices[name])}")

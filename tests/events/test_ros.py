@@ -34,7 +34,7 @@ def test_every_container(suffix: str, compression: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".bag", ".mcap"])
-@pytest.mark.parametrize("kind", ["dvs", "prophesee", "evt3", "mono"])
+@pytest.mark.parametrize("kind", ["dvs", "prophesee", "evt3", "evt2", "mono"])
 def test_every_message_and_random_access(suffix: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("saccade.events.ros.ENOUGH", 60)
     # Words of EVT3 are cut anywhere, so decoding must go on from message to message with the state in the mark.
@@ -45,7 +45,7 @@ def test_every_message_and_random_access(suffix: str, kind: str, tmp_path: Path,
             assert_equal(reader.between(start, end), SOURCE[(SOURCE.t >= start) & (SOURCE.t < end)])
 
 
-@pytest.mark.parametrize("kind", ["evt3", "mono"])
+@pytest.mark.parametrize("kind", ["evt3", "evt2", "mono"])
 def test_big_endian_packets(kind: str, tmp_path: Path) -> None:
     with RosReader(write(tmp_path / "a.mcap", SOURCE, kind=kind, big_endian=True)) as reader:
         assert_equal(collect(reader), SOURCE)
@@ -80,7 +80,7 @@ def test_no_events_one_event_and_an_unknown_encoding(suffix: str, tmp_path: Path
         with RosReader(write(tmp_path / f"a{suffix}", SOURCE[:count])) as reader:
             assert_equal(collect(reader), SOURCE[:count])
             assert (reader.count, reader.duration_us, reader.width) == (count, count, 346)
-    with pytest.raises(InputError, match="encoded as 'libcaer_cmp'; expected evt3 or mono"):
+    with pytest.raises(InputError, match="encoded as 'libcaer_cmp'; expected evt3, evt2 or mono"):
         RosReader(write(tmp_path / f"b{suffix}", SOURCE, kind="libcaer_cmp"))
 
 

@@ -3,10 +3,13 @@
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from saccade.events.open import open_events
+from saccade.events.write import write_events
 from saccade.sources.network import Tcp
 from saccade.sources.send import send_events
 from saccade.sources.source import Replay
@@ -83,9 +86,9 @@ def test_the_slider_changes_the_rate_and_a_reload_goes_on(page: Any) -> None:
         page.keyboard.press(" ")
         until(lambda: page.locator("#state").inner_text() == "paused" and page.locator("#pause").inner_text() == "Play")
         page.locator("#pause").click()
-        until(lambda: not here.session.paused)
+        until(lambda: not here.session.playback.paused)
         page.locator("#speed").select_option("0.1")
-        until(lambda: here.session.speed == 0.1)
+        until(lambda: here.session.playback.speed == 0.1)
 
 
 def test_a_source_that_dies_and_a_server_that_ends_are_shown(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,3 +103,41 @@ def test_a_source_that_dies_and_a_server_that_ends_are_shown(page: Any, monkeypa
         drawn = "canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(value => value)"
         assert page.locator("article canvas").evaluate(drawn)
     until(lambda: "no connection" in page.locator("#state").inner_text())
+
+
+def test_place_window_and_saving(page: Any, tmp_path: Path) -> None:
+    write_events(events(20_000, span_us=60_000_000), tmp_path / "drive.h5")
+    (tmp_path / "saved").mkdir()
+    session = session_of(Replay(open_events(tmp_path / "drive.h5")), rate_hz=20, measure=lambda: (0, 60_000_000), folder=tmp_path / "saved")
+    with served(session) as here:
+        page.goto(here.address)
+        until(lambda: page.locator("#place-row").is_visible())
+        page.locator("#place").evaluate(
+            "place => { place.value = 40; place.dispatchEvent(new Event('input')); place.dispatchEvent(new Event('change')); }"
+        )
+        until(lambda: session.now_us() >= 40_000_000)
+        page.keyboard.press("Home")
+        until(lambda: session.now_us() < 39_000_000)
+        page.locator("#window").select_option("disjoint")
+        page.locator("#stepping").select_option("interleaved")
+        until(lambda: session.panels[0].stream.ways == ("disjoint", "interleaved"))
+        until(lambda: " MB" in page.locator("#memory").inner_text())
+        page.keyboard.press("s")
+        until(lambda: page.locator("#save").inner_text() == "Stop saving")
+        until(lambda: session.saving is not None and session.saving._put > 0)
+        page.locator("#save").click()
+        until(lambda: page.locator("#saved a").count() == 3)
+        with page.expect_download() as started:
+            page.locator("#saved a").nth(1).click()
+        assert started.value.suggested_filename.endswith(".jsonl")
+
+
+def test_figures_fit_on_a_phone(browser: Any) -> None:
+    """No sideways scrolling, in light and dark, with two detectors."""
+    with served(session_of(Replay(events(20_000, span_us=60_000_000)), panels=2)) as here:
+        for scheme in ("light", "dark"):
+            tab = browser.new_page(viewport={"width": 360, "height": 740}, color_scheme=scheme)
+            tab.goto(here.address, timeout=MOST_MS)
+            until(lambda tab=tab: tab.locator("article").count() == 2)
+            assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            tab.close()

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -10,11 +11,15 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection
 
+from saccade.events.open import open_events
+from saccade.events.write import write_events
 from saccade.live.server import is_loopback
 from saccade.sources.network import Tcp
 from saccade.sources.send import send_events
 from saccade.sources.source import Replay
+from saccade.types import Events
 from tests.live.pages import Served, look, look_until, read, served, session_of
+from tests.make.events import assert_equal
 from tests.stream.streams import events
 
 FOLDER = Path(__file__).parents[2] / "saccade/live"
@@ -185,3 +190,104 @@ def test_a_sender_that_leaves_is_shown_and_the_next_one_goes_on(monkeypatch: pyt
             viewer.send(wish)
             assert "only recordings" in json.loads(viewer.recv(timeout=60))["problem"]
         assert look(viewer)["speed"] == 1
+
+
+def on_disk(folder: Path, span_us: int = 2_000_000, **options: float) -> tuple[Replay, Callable[[], tuple[int, int]]]:
+    """A recording that plays, and what measures it."""
+    path = folder / "drive.h5"
+    write_events(events(20_000, span_us=span_us, start_us=5_000_000), path)
+    return Replay(open_events(path), **options), lambda: (5_000_000, 5_000_000 + span_us)
+
+
+def test_a_place_of_a_recording_can_be_sought(tmp_path: Path) -> None:
+    """While it plays and while it is paused, forward and back; memory and tracks begin anew, and nothing counts as a jump of time."""
+    source, measure = on_disk(tmp_path, span_us=60_000_000)
+    with served(session_of(source, rate_hz=20, measure=measure)) as page, page.socket() as viewer:
+        seen = look_until(viewer, lambda seen: seen["end_us"] is not None and seen["time_us"] > 5_100_000)
+        assert (seen["start_us"], seen["end_us"]) == (5_000_000, 65_000_000)
+        viewer.send('{"do": "seek", "value": 30}')
+        look_until(viewer, lambda seen: 35_000_000 <= seen["time_us"] < 45_000_000)
+        viewer.send('{"do": "pause"}')
+        look_until(viewer, lambda seen: seen["state"] == "paused")
+        viewer.send('{"do": "seek", "value": 10}')
+        seen = look_until(viewer, lambda seen: 15_000_000 <= seen["time_us"] < 16_000_000)
+        assert seen["state"] == "paused"
+        assert seen["round"] == 1
+        assert page.session.panels[0].stream.counters.restarts == 0
+        for wrong in ("-1", "61", "NaN"):
+            viewer.send(f'{{"do": "seek", "value": {wrong}}}')
+            assert "expected 0 to 60" in json.loads(viewer.recv(timeout=60))["problem"]
+
+
+def test_windows_and_stepping_can_be_chosen_while_it_runs() -> None:
+    with served(session_of(Replay(events(20_000, span_us=60_000_000)), panels=2)) as page, page.socket() as viewer:
+        look_until(viewer, lambda seen: seen["window"] == "sliding" and seen["panels"][0]["reached_hz"] > 0)
+        viewer.send('{"do": "window", "value": "disjoint"}')
+        viewer.send('{"do": "stepping", "value": "interleaved"}')
+        seen = look_until(viewer, lambda seen: (seen["window"], seen["stepping"]) == ("disjoint", "interleaved"))
+        until = seen["time_us"] + 300_000
+        look_until(viewer, lambda seen: seen["time_us"] > until)
+        assert {panel.stream.window for panel in page.session.panels} == {"disjoint"}
+        assert not any(panel.problem for panel in page.session.panels)
+        viewer.send('{"do": "window", "value": "round"}')
+        assert "expected sliding or disjoint" in json.loads(viewer.recv(timeout=60))["problem"]
+
+
+def test_what_is_watched_is_saved(tmp_path: Path) -> None:
+    """Events, lines and a video, from one press to the next; the files are complete, and offered to those who may look."""
+    source, measure = on_disk(tmp_path, span_us=20_000_000)
+    (tmp_path / "saved").mkdir()
+    session = session_of(source, rate_hz=50, panels=2, measure=measure, folder=tmp_path / "saved")
+    with served(session) as page, page.socket() as viewer:
+        look_until(viewer, lambda seen: seen["panels"][0]["reached_hz"] > 0)
+        viewer.send('{"do": "save", "value": 0.3}')
+        began_us = look_until(viewer, lambda seen: seen["saving"] and seen["saving"]["state"] == "saving")["time_us"]
+        viewer.send('{"do": "save", "value": 0.3}')
+        assert "still being written" in json.loads(viewer.recv(timeout=60))["problem"]
+        look_until(viewer, lambda seen: seen["time_us"] > began_us + 400_000)
+        viewer.send('{"do": "stop-saving"}')
+        seen = look_until(viewer, lambda seen: seen["saving"]["state"] == "saved")
+        names = seen["saving"]["files"]
+        assert seen["saving"]["problem"] == ""
+        assert sorted(path.name for path in (tmp_path / "saved").iterdir()) == sorted(names)
+        assert [Path(name).suffix for name in names] == [".h5", ".jsonl", ".mp4", ".jsonl", ".mp4"]
+        answer = httpx.get(f"{page.address}saved/{names[1]}")
+        lines = [json.loads(line) for line in answer.text.splitlines()]
+        assert len(lines) > 10
+        assert httpx.get(f"{page.address}saved/drive.h5").status_code == 404
+        assert httpx.get(f"{page.address}saved/..%2Fdrive.h5").status_code == 404
+    with open_events(tmp_path / "saved" / names[0]) as saved, open_events(tmp_path / "drive.h5") as whole:
+        kept = Events.join(list(saved))
+        assert_equal(kept, whole.between(int(kept.t[0]), int(kept.t[-1]) + 1))
+        assert kept.t[-1] - kept.t[0] > 300_000
+    assert (tmp_path / "saved" / names[2]).read_bytes()[4:8] == b"ftyp"
+    assert len(session.saved) == 5
+
+
+def test_a_saving_ends_with_the_round_and_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saccade.live.saving.has_video", lambda: False)
+    session = session_of(Replay(events(2000, span_us=300_000), speed=1), repeats=True, folder=tmp_path)
+    with served(session) as page, page.socket() as viewer:
+        look_until(viewer, lambda seen: seen["state"] == "playing")
+        viewer.send('{"do": "save", "value": 0.3}')
+        seen = look_until(viewer, lambda seen: seen["saving"] and seen["saving"]["state"] == "saved")
+        assert seen["saving"]["problem"] == ""
+        assert len(session.saving.files) == 2 if session.saving else False
+
+        def full(*_: object, **__: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("saccade.live.saving.write_events", full)
+        viewer.send('{"do": "save", "value": 0.3}')
+        seen = look_until(viewer, lambda seen: seen["saving"]["problem"])
+        assert "No space left" in seen["saving"]["problem"]
+        look_until(viewer, lambda now: now["round"] > seen["round"])
+
+
+def test_nothing_can_be_saved_before_there_are_events(tmp_path: Path) -> None:
+    source = Tcp(0, faults="skip", lasting=True)
+    with served(session_of(source, folder=tmp_path)) as page, page.socket() as viewer:
+        viewer.send('{"do": "save", "value": 0.3}')
+        assert "no events to save" in json.loads(viewer.recv(timeout=60))["problem"]
+        viewer.send('{"do": "seek", "value": 1}')
+        assert "only recordings on disk" in json.loads(viewer.recv(timeout=60))["problem"]

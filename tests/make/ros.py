@@ -9,7 +9,7 @@ from rosbags.rosbag1 import Writer as BagWriter
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from saccade.types import Events
-from tests.make.prophesee import evt3
+from tests.make.prophesee import evt2, evt3
 
 EVENT = "uint16 x\nuint16 y\nbuiltin_interfaces/Time ts\nbool polarity\n"
 SIZED = "std_msgs/Header header\nuint32 height\nuint32 width\n"
@@ -19,6 +19,7 @@ KINDS = {
     "dvs": "dvs_msgs/msg/EventArray",
     "prophesee": "prophesee_event_msgs/msg/EventArray",
     "evt3": "event_camera_msgs/msg/EventPacket",
+    "evt2": "event_camera_msgs/msg/EventPacket",
     "mono": "event_camera_msgs/msg/EventPacket",
     "libcaer_cmp": "event_camera_msgs/msg/EventPacket",
 }
@@ -34,10 +35,11 @@ def typestore(ros: int):
 
 
 def messages(store, ros: int, events: Events, kind: str, per_message: int, frame: str = "cam", big_endian: bool = False, skip: int = 0):
-    """Time in ns and serialised bytes of every message; `skip` words of EVT3 are missing at the beginning."""
+    """Time in ns and serialised bytes of every message; `skip` words of EVT3 or EVT2 are missing at the beginning."""
     types = store.types
-    whole = np.frombuffer(evt3(events), "<u2")[skip:] if kind == "evt3" else np.zeros(0)
-    length = len(whole) if kind == "evt3" else len(events)
+    encode, size_of_word = {"evt3": (evt3, 2), "evt2": (evt2, 4)}.get(kind, (None, 2))
+    whole = np.zeros(0) if encode is None else np.frombuffer(encode(events), f"<u{size_of_word}")[skip:]
+    length = len(events) if encode is None else len(whole)
     for number, first in enumerate(range(0, max(length, 1), per_message)):
         part = events[first : first + per_message]
         stamp = types["builtin_interfaces/msg/Time"](sec=5, nanosec=number)
@@ -56,7 +58,7 @@ def messages(store, ros: int, events: Events, kind: str, per_message: int, frame
                 dt, x, y, p = part.t * 1000 - base, part.x.astype(np.uint64), part.y.astype(np.uint64), part.p.astype(np.uint64)
                 data = (p << 63 | y << 48 | x << 32 | dt.astype(np.uint64)).astype(f"{order}u8").tobytes()
             else:
-                data = whole[first : first + per_message].astype(f"{order}u2").tobytes()
+                data = whole[first : first + per_message].astype(f"{order}u{size_of_word}").tobytes()
             packet = {
                 "seq": number,
                 "time_base": base,

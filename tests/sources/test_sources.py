@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import saccade
 from saccade.commands.live import send
+from saccade.commands.recordings import info, view
 from saccade.events.write import write_events
 from saccade.samples import STREET
 from saccade.sources.network import Pipe, Tcp, Udp
@@ -317,13 +318,14 @@ def test_a_name_says_kind_place_and_speed(tmp_path: Path, monkeypatch: pytest.Mo
         "sim:7": ("sim", "7", None),
         "sim:7@0.5": ("sim", "7", 0.5),
         "camera:": ("camera", "", None),
+        "ros2:/event_camera/events": ("ros2", "/event_camera/events", None),
         "prophesee:00A1": ("prophesee", "00A1", None),
     }.items():
         kind, place, _, speed = parse_source(name)
         assert (kind, place, speed) == expected
 
 
-@pytest.mark.parametrize("name", ["ros2:/events", "rtsp://127.0.0.1", "stdin", "camera", "nowhere"])
+@pytest.mark.parametrize("name", ["ros1:/events", "rtsp://127.0.0.1", "stdin", "camera", "nowhere"])
 def test_an_unknown_name_is_told_all_that_there_are(name: str) -> None:
     with pytest.raises(InputError) as caught:
         open_source(name)
@@ -340,7 +342,7 @@ def test_a_name_with_a_wrong_part_is_told_which(name: str, match: str) -> None:
 
 
 def test_what_needs_a_recording_refuses_live_sources() -> None:
-    for name in ("-", "tcp://:0", "udp://:0", "sim:7", "camera:"):
+    for name in ("-", "tcp://:0", "udp://:0", "sim:7", "camera:", "ros2:/events"):
         with pytest.raises(InputError, match="live source"):
             open_recording(name)
     with open_recording("street@0.1") as reader:
@@ -442,6 +444,25 @@ def test_a_camera_without_its_package_is_named() -> None:
                 open_source(name)
 
 
+def test_a_camera_of_dv_processing_gives_its_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package's own recording stands for the camera: it has the same methods. None is plugged in otherwise."""
+    dv = pytest.importorskip("dv_processing", reason='no dv-processing; `pip install "saccade-events[inivation]"`')
+    with pytest.raises(InputError, match="no camera found"):
+        open_source("inivation:")
+    with pytest.raises(InputError, match=r"no camera DAVIS1 with events \(RuntimeError: Could not find device"):
+        open_source("inivation:DAVIS1")
+    whole, store = events(5000, start_us=1_000_000), dv.EventStore()
+    for t, x, y, p in zip(whole.t.tolist(), whole.x.tolist(), whole.y.tolist(), whole.p.tolist(), strict=True):
+        store.push_back(t, x, y, p)
+    writer = dv.io.MonoCameraWriter(str(tmp_path / "drive.aedat4"), dv.io.MonoCameraWriter.EventOnlyConfig("DAVIS1", (64, 32)))
+    writer.writeEvents(store)
+    del writer
+    monkeypatch.setattr(dv.io.camera, "open", lambda *_: dv.io.MonoCameraRecording(str(tmp_path / "drive.aedat4")))
+    with open_source("camera:DAVIS1") as source:
+        assert_equal(Events.join(list(source)), whole)
+        assert repr(source) == "inivation:DAVIS1"
+
+
 def test_a_recording_plays_at_its_own_pace() -> None:
     whole = events(1000, start_us=5_000_000, span_us=300_000)
     began_s, got = time.perf_counter(), []
@@ -451,3 +472,16 @@ def test_a_recording_plays_at_its_own_pace() -> None:
         got.append(portion)
     assert_equal(Events.join(got), whole)
     assert 0.14 < time.perf_counter() - began_s < 0.8
+
+
+def test_info_and_view_take_live_sources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    info("sim:7@5", seconds=0.4)
+    said = capsys.readouterr().out
+    assert "source   sim:7@5" in said
+    assert "sensor   160 x 128 pixels" in said
+    view("sim:7@5", tmp_path / "frames.png", seconds=0.4)
+    assert (tmp_path / "frames.png").exists()
+    with pytest.raises(InputError, match=r"nothing came for 0.05 s"):
+        info("tcp://127.0.0.1:0", seconds=0.05)
+    with pytest.raises(InputError, match="--seconds nan"):
+        info("sim:7", seconds=float("nan"))

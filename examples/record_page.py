@@ -1,0 +1,82 @@
+"""The screen recording of docs/live.md: `python -m examples.record_page docs/live.webp`; Chromium looks at the real page, the slider moves.
+
+In slow motion, so that a slow machine shows what a fast one would: the rate counts answers per second of event time.
+"""
+
+import argparse
+import io
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from saccade.commands.live import LEAST_SCORE
+from saccade.events.open import open_events
+from saccade.live.server import listen, make_server, page_address
+from saccade.live.session import Session
+from saccade.samples import STREET
+from saccade.sources.source import Replay
+from saccade.stream.stream import Stream
+
+SIZE = {"width": 900, "height": 700}
+RATES_HZ = (20, 50, 100, 200, 500, 1000)
+
+
+def move(page: Any, rate_hz: float) -> None:
+    page.locator("#rate").evaluate(
+        "(slider, rate) => { slider.value = 100 * Math.log10(rate);"
+        " slider.dispatchEvent(new Event('input')); slider.dispatchEvent(new Event('change')); }",
+        rate_hz,
+    )
+
+
+def shots(page: Any, session: Session, pictures: int) -> list[Image.Image]:
+    """The slider at rest, then moved from rate to rate; each picture a little later in event time."""
+    taken = []
+    for rate_hz in RATES_HZ:
+        move(page, rate_hz)
+        for _ in range(pictures):
+            until_us = session.now_us() + 20_000
+            while until_us - 100_000 < session.now_us() < until_us:  # a recording that begins again is behind
+                time.sleep(0.02)
+            taken.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
+    return taken
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--beside", default="rvt-nano")
+    parser.add_argument("--speed", type=float, default=0.05)
+    parser.add_argument("--pictures", type=int, default=10, help="at each rate")
+    options = parser.parse_args()
+    from playwright.sync_api import sync_playwright
+
+    streams = {name: Stream(name, RATES_HZ[0], score=LEAST_SCORE, threads=1) for name in ("nano", options.beside) if name}
+    with listen("127.0.0.1", 0) as listener, tempfile.TemporaryDirectory() as folder, sync_playwright() as running:
+        session = Session("street", Replay(open_events(STREET), options.speed), streams, repeats=True, folder=Path(folder))
+        server = make_server(session)
+        serving = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        session.start()
+        serving.start()
+        browser = running.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"], timeout=300_000)
+        page = browser.new_page(viewport=SIZE)
+        page.set_default_timeout(300_000)
+        page.goto(page_address(listener, None))
+        while session.now_us() < 700_000:  # tracks have begun
+            time.sleep(0.1)
+        taken = shots(page, session, options.pictures)
+        browser.close()
+        server.should_exit = True
+        serving.join()
+        session.close()
+    taken[0].save(options.out, save_all=True, append_images=taken[1:], duration=150, loop=0, quality=55, method=6)
+    print(f"{options.out}: {len(taken)} pictures, {options.out.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
