@@ -19,6 +19,7 @@ from saccade.outputs.sheet import spread_frames, write_sheet
 from saccade.outputs.video import FASTEST_FPS, write_video
 from saccade.representation.frames import frames
 from saccade.representation.windows import WindowKind
+from saccade.s3 import located
 from saccade.sources.open import open_recording
 from saccade.types import Events, InputError
 
@@ -117,7 +118,7 @@ def convert(
         start_at_zero: Subtract the time of the first event from all times.
         overwrite: Replace files that exist.
     """
-    check_target(out, Path(recording), overwrite)
+    check_target(out, located(recording), overwrite)
     with opening.open(recording) as reader, _progress(reader, "converting") as chunks:
         mended = mend.Mended()
         events: Iterator[Events] = chunks
