@@ -23,7 +23,7 @@ from saccade.types import InputError
 Reply = TypeVar("Reply")
 
 SCHEME = "s3:"
-TRIES = 6  # of a request that fails, beside those of the client itself
+TRIES = 6  # of what fails, each with three tries of every request
 KNOWN_S = 30.0  # so long an object is taken for what the server last said
 RECENT_S = 60.0  # a copy that was used since then isn't removed
 GIGABYTES = 50.0
@@ -223,7 +223,7 @@ def _server() -> Any:
         raise InputError('s3://: needs the package s3fs, which isn\'t installed; `pip install "saccade-events[s3]"`')
     import fsspec
 
-    return fsspec.filesystem("s3", use_listings_cache=False, config_kwargs={"retries": {"max_attempts": TRIES, "mode": "standard"}})
+    return fsspec.filesystem("s3", use_listings_cache=False, config_kwargs={"retries": {"max_attempts": 3, "mode": "standard"}})
 
 
 def _ask(what: str, request: Callable[[], Reply]) -> Reply:

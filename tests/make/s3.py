@@ -16,7 +16,7 @@ class Unreliable:
     """A WSGI application around another that fails every EVERYth request, each time in another way; counts what it was asked."""
 
     def __init__(self, inside: Callable[..., Any]) -> None:
-        self.inside, self.every = inside, 0
+        self.inside, self.every, self.down = inside, 0, False
         self.asked: list[str] = []
         self._lock = Lock()
 
@@ -25,8 +25,9 @@ class Unreliable:
             self.asked.append(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}")
             number = len(self.asked)
         failing = self.every and number % self.every == 0
-        if failing and number // self.every % 3 < 2:
-            status = ("503 Slow Down", "500 Internal Server Error")[number // self.every % 3]
+        way = number // self.every % 3 if failing else 0
+        if self.down or (failing and way < 2):
+            status = ("503 Slow Down", "500 Internal Server Error")[way]
             length = int(environ.get("CONTENT_LENGTH") or 0)
             environ["wsgi.input"].read(length)
             start(status, [("Content-Length", "0")])
