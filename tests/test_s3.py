@@ -168,8 +168,8 @@ def test_every_command_reads_and_writes_there_as_on_a_disk(server: Unreliable, t
 
 
 def train(place: Path, *, stopped: bool = False) -> None:
-    """Twenty steps. STOPPED: by Ctrl-C after the first, and this machine's copy is lost: another one goes on."""
-    changes = {"batch": 2, "length": 4, "workers": 0, "threads": 1, "device": "cpu", "model": "s5-vit-nano", "steps": 20}
+    """Eight steps. STOPPED: by Ctrl-C after the first, and this machine's copy is lost: another one goes on."""
+    changes = {"batch": 2, "length": 4, "workers": 0, "threads": 1, "device": "cpu", "model": "s5-vit-nano", "steps": 8}
     if stopped:
         Thread(target=interrupt, args=(cache_folder() / "s3" / "runs" if isinstance(place, S3Path) else place,)).start()
     saccade.train(place / "streets", place / "run", "synthetic", **changes)
