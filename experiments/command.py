@@ -17,6 +17,7 @@ from experiments import report, world
 from experiments.runner import Job, Plan, jobs_of, result_name, run
 from experiments.table import Build, Experiment
 from experiments.world import World
+from saccade.cluster import LOCAL, check_place
 from saccade.files import from_plain
 from saccade.simulate.dataset import DatasetConfig, write_dataset
 from saccade.training.processes import from_environment
@@ -66,6 +67,9 @@ class Options:
     """Threads of a training; changes no result."""
     processes: int = 1
     """Processes that score; changes no result."""
+    on: str = LOCAL
+    """Where cells run: local, one after the other, or on a Ray cluster (ray, ray://HEAD:10001), whose nodes see data, runs and out
+    under the same names; changes no result, but for what is timed."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to train and to score."""
 
@@ -95,6 +99,7 @@ def main(*builds: Build) -> None:
     logging.getLogger("saccade").addHandler(notes)
     options = tyro.cli(Annotated[Options, tyro.conf.FlagCreatePairsOff], prog=f"python -m {_module()}")
     try:
+        check_place(options.on)
         tables = [(build(one), one) for one in worlds(options) for build in _chosen(builds, options)]
         _check_weights(tables, options)
         failed = [_table(experiment, one, options) for experiment, one in tables]
@@ -140,6 +145,7 @@ def _plan(options: Options) -> Plan:
         device=options.device,
         scores=not options.train_only,
         weights=options.weights,
+        on=options.on,
     )
 
 
@@ -147,7 +153,7 @@ def _table(experiment: Experiment, one: World, options: Options) -> bool:
     """Whether a cell failed."""
     plan = _plan(options)
     if not options.list and one.name == "synthetic":
-        _simulate(one.folder)
+        _simulate(one.folder, options.on)
     elif not options.list and not one.folder.exists():
         raise InputError(f"{one.folder}: no such folder; expected the data set {one.name} with its splits train, val and test")
     jobs = jobs_of(experiment, one, plan)
@@ -178,7 +184,7 @@ def _run(jobs: Sequence[Job], one: World, plan: Plan) -> dict[str, str]:
         return run(jobs, one, plan, say=tqdm.write, progress=progress)
 
 
-def _simulate(folder: Path) -> None:
+def _simulate(folder: Path, on: str) -> None:
     """The data set that `saccade simulate FOLDER` writes, or the rest of one that was interrupted."""
     described = folder / "dataset.json"
     if folder.exists() and not described.exists():
@@ -193,7 +199,7 @@ def _simulate(folder: Path) -> None:
     if from_environment(os.environ)["world"] > 1:
         raise InputError(f"{folder}: no whole data set; write it first, with `saccade simulate {folder}`")
     with tqdm(total=config.recordings, desc="simulating", unit=" recordings", leave=False, disable=None) as bar:
-        write_dataset(folder, config, progress=lambda path, seconds: bar.update())
+        write_dataset(folder, config, progress=lambda path, seconds: bar.update(), on=on)
 
 
 def _repeat(experiment: Experiment, one: World, options: Options) -> str:

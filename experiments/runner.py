@@ -2,14 +2,18 @@
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.table import Cell, Experiment
 from experiments.variant import detector_of, settings_of
 from experiments.world import World
+from saccade import pool
+from saccade.cluster import LOCAL, connected_gpus, patiently, spread
 from saccade.config import DetectorConfig
 from saccade.datasets.open import open_dataset
 from saccade.evaluation.result import Evaluation
@@ -37,6 +41,7 @@ class Plan:
     device: str = "auto"
     scores: bool = True  # else cells are only trained
     weights: tuple[str, ...] = ()  # files or names: a cell that they were trained for isn't trained again
+    on: str = LOCAL  # or ray, ray://HEAD:PORT: trainings beside one another, as many as the cluster has room for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,8 +138,10 @@ def _hash(*values: Any) -> str:
 def run(jobs: Sequence[Job], world: World, plan: Plan, *, say: Callable[[str], None], progress: Progress | None = None) -> dict[str, str]:
     """Finish the jobs in their order; what went wrong, by cell. An interrupt ends it between two steps or recordings, and nothing is lost.
 
-    Under torchrun and srun the cells are only trained: all processes share a training, one alone scores.
+    Under torchrun and srun the cells are only trained: all processes share a training, one alone scores. On Ray the order is the cluster's.
     """
+    if plan.on != LOCAL:
+        return _run_on_cluster(jobs, world, plan, say, progress)
     from saccade.training.processes import joined
 
     failures = {}
@@ -151,6 +158,49 @@ def run(jobs: Sequence[Job], world: World, plan: Plan, *, say: Callable[[str], N
             except InputError as error:
                 failures[job.cell.name] = str(error)
                 say(f"{job.cell.name}: {error}")
+    return failures
+
+
+def _run_on_cluster(jobs: Sequence[Job], world: World, plan: Plan, say: Callable[[str], None], progress: Progress | None) -> dict[str, str]:
+    """A piece is a training with the cells that share it."""
+    groups: dict[Path, list[Job]] = {}
+    for job in jobs:
+        if not job.file.exists():
+            groups.setdefault(job.folder, []).append(job)
+
+    def heard(kind: str, *values: Any) -> None:
+        if kind == "say":
+            say(*values)
+        elif progress is not None:
+            progress(*values)
+
+    failures: dict[str, str] = {}
+    plan.runs.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=plan.runs, prefix=".seen-") as seen:
+        work = partial(_finish, world=world, plan=replace(plan, on=LOCAL, processes=1))
+        gpus = connected_gpus(plan.on, plan.device)
+        for _, failed in spread(work, list(groups.values()), on=plan.on, heard=heard, what="cell", seen=Path(seen.name), gpus=gpus):
+            failures |= failed
+    return failures
+
+
+def _finish(jobs: Sequence[Job], world: World, plan: Plan) -> dict[str, str]:
+    """In a process of the cluster. What went wrong, by cell."""
+    tell, failures = pool.reporter(), {}
+
+    def finish(job: Job) -> None:
+        train(job, world)
+        if plan.scores:
+            score(job, world, plan, partial(tell, "scored"))
+
+    for job in jobs:
+        tell("say", f"{job.cell.name}: {job.status}, into {job.folder}")
+        try:
+            patiently(partial(finish, job))
+        except InputError as error:
+            failures[job.cell.name] = str(error)
+            tell("say", f"{job.cell.name}: {error}")
+        tell("say", f"{job.cell.name}: {job.status}")
     return failures
 
 

@@ -1,5 +1,6 @@
 """A folder of recordings -> weights, or scores: what `saccade train` and `saccade evaluate` do, as two calls without a command line."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -10,6 +11,8 @@ from saccade.datasets.open import DatasetKind, join_datasets, open_dataset, open
 from saccade.datasets.recording import Dataset
 from saccade.evaluation.run.condition import RATES_HZ, Condition
 from saccade.machine import check_extra
+from saccade.s3 import located
+from saccade.staging import staged
 from saccade.training.settings import TrainingSettings, presets
 from saccade.types import InputError
 
@@ -37,6 +40,7 @@ def train(
     changes: any field of `TrainingSettings`, such as model="rvt-nano", steps=300, device="cuda".
     """
     from saccade.training.loop import fit
+    from saccade.training.processes import from_environment
     from saccade.training.start import halving_of
 
     settings = _settings(recipe, changes)
@@ -45,7 +49,8 @@ def train(
     halved = halving_of(settings)
     further = [open_dataset(folder, "train", halve=halved) for folder in also]
     training = join_datasets([open_dataset(data, "train", kind, halve=halved), *further])
-    return fit(training, open_to_validate(data, kind, halve=halved), Path(out), settings)
+    with staged(located(out), writes=from_environment(os.environ)["rank"] == 0) as folder:
+        return fit(training, open_to_validate(data, kind, halve=halved), folder, settings)
 
 
 def evaluate(
@@ -81,7 +86,7 @@ def evaluate(
     if conditions is None:
         conditions = [Condition(rate_hz=rate_hz) for rate_hz in rates_hz]
     if options.get("out") is not None:
-        options["out"] = Path(options["out"])
+        options["out"] = located(options["out"])
     found = run(detector, dataset, conditions, **options)
     return replace(found, weights=str(weights)) if isinstance(weights, Path | str) else found
 

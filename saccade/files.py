@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, Literal, get_args, get_origin
 
+from saccade.s3 import S3Path, located, outgoing, upload
 from saccade.types import InputError
 
 FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up", errno.EFBIG: "the file would be larger than allowed"}
@@ -36,8 +37,18 @@ def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path in the same folder; at the end of the block it becomes `path`, after an error it vanishes.
 
     Its name is always the same, .NAME.part.SUFFIX, and it is locked: what a killed run left there goes, a second writer gets `Busy`.
+    For s3:// it is a local file that is uploaded at the end; the object appears when it is whole, and the last of two writers wins.
     """
-    path = Path(path)
+    path = located(path)
+    if isinstance(path, S3Path):
+        with explain_full_disk(path):
+            temporary = outgoing(path)
+            try:
+                yield temporary
+                publish(temporary, path)
+            finally:
+                temporary.unlink(missing_ok=True)
+        return
     if os.path.isdir(path):
         raise InputError(f"{path}: is a directory; expected a file name to write to")
     with explain_full_disk(path):
@@ -53,6 +64,14 @@ def replacing(path: Path) -> Iterator[Path]:
             _release(lock)
 
 
+def publish(part: Path, path: Path) -> None:
+    """A finished file gets its name, on this disk or on S3."""
+    if isinstance(path, S3Path):
+        upload(part, path)
+    else:
+        os.replace(part, path)
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
@@ -61,7 +80,13 @@ def _umask() -> int:
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Make FOLDER; while the block runs, others that want to be its only writer get `Busy`. Locks of dead processes are void."""
+    """Make FOLDER; while the block runs, others that want to be its only writer get `Busy`. Locks of dead processes are void.
+
+    S3 has no locks: there two writers of the same work write the same objects.
+    """
+    if isinstance(folder, S3Path):
+        yield
+        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = _claim(folder / LOCK)

@@ -36,6 +36,11 @@ def report(*values: Any) -> None:
         _report(*values)
 
 
+def reporter() -> Callable[..., None]:
+    """Who listens now, to be told later, while a `spread` inside this piece has a listener of its own."""
+    return _report or (lambda *values: None)
+
+
 def spread(
     work: Callable[[Piece], Outcome],
     pieces: Sequence[Piece],
@@ -53,7 +58,7 @@ def spread(
     """
     processes = min(processes, len(pieces))
     if processes <= 1:
-        with _listening(heard):
+        with listening(heard):
             for piece in pieces:
                 yield piece, work(piece)
         return
@@ -100,7 +105,8 @@ def stop_signals() -> Iterator[list[int]]:
 
 
 @contextmanager
-def _listening(heard: Callable[..., None] | None) -> Iterator[None]:
+def listening(heard: Callable[..., None] | None) -> Iterator[None]:
+    """While the block runs, HEARD gets what this process passes to `report`."""
     global _report
     before, _report = _report, heard
     try:

@@ -18,8 +18,9 @@ PACKAGE = ROOT / "saccade"
 
 # In the order in which data flows: a module imports only from its own layer or from those before it.
 LAYERS = [
-    "types", "files", "arrays", "machine", "pool", "config", "samples", "events", "representation", "model", "detection", "weights",
-    "export", "simulate", "sources", "stream", "outputs", "live", "datasets", "evaluation", "training", "api", "commands", "cli",
+    "types", "s3", "files", "staging", "arrays", "machine", "pool", "cluster", "config", "samples", "events", "representation",
+    "model", "detection", "weights", "export", "simulate", "sources", "stream", "outputs", "live", "datasets", "evaluation",
+    "training", "api", "commands", "cli",
 ]  # fmt: skip
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

@@ -11,7 +11,8 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
-from saccade.commands.options import RateOption, check_processes
+from saccade.cluster import LOCAL, check_place
+from saccade.commands.options import On, RateOption, check_processes
 from saccade.commands.recordings import LEAST, MOST
 from saccade.datasets.check import alike_classes, check_dataset, shared_recordings
 from saccade.datasets.open import DatasetKind, fixed_sampling, open_dataset
@@ -43,6 +44,8 @@ def check(
     kind: DatasetKind | None = None,
     rate_hz: Annotated[float | None, tyro.conf.arg(name="rate")] = None,
     deep: bool = False,
+    processes: int = 1,
+    on: On = LOCAL,
     out: Path | None = None,
 ) -> None:
     """Count what DATASET holds and report what is wrong with it: broken files, labels outside recordings, duplicates, `Car` beside `car`.
@@ -53,17 +56,21 @@ def check(
         kind: Layout of the data set; recognised by its files if not given.
         rate_hz: Frames per second of event time, to which labels are matched; 20, or that of stored frames, if not given.
         deep: Also decode every event, and report time that runs backwards and events outside the sensor.
+        processes: Number of processes; 0 = one per core.
+        on: Where recordings are read: local, or a Ray cluster, whose nodes see DATASET under the same name.
         out: Write a .png of labelled frames with their boxes; with several splits, one for each (OUT_train.png).
     """
     if out is not None and out.suffix.lower() != ".png":
         raise InputError(f"{out}: unknown suffix {out.suffix!r}; expected .png")
+    check_processes(processes)
+    check_place(on)
     datasets = [open_dataset(dataset, split, kind)] if split else _all_splits(dataset, kind)
     problems = 0
     for one in datasets:
         sampling = fixed_sampling(one) or Sampling()
         sampling = replace(sampling, rate_hz=rate_hz or sampling.rate_hz)
         with tqdm(total=len(one.recordings), desc=f"checking {one.split}", unit=" recordings", leave=False, disable=None) as bar:
-            report = check_dataset(one, sampling, deep=deep, progress=partial(_tick, bar))
+            report = check_dataset(one, sampling, deep=deep, processes=processes or None, progress=partial(_tick, bar), on=on)
         problems += len(report.problems)
         print(report.text())
         if out is not None:
@@ -96,6 +103,7 @@ def prepare(
     histogram: Literal["exact", "published"] = "exact",
     halved: Halve | None = None,
     processes: int = 0,
+    on: On = LOCAL,
 ) -> None:
     """Cache DATASET in OUT, as frames or as compact events; OUT opens as a data set. Run again after an interruption, it continues.
 
@@ -110,8 +118,10 @@ def prepare(
         histogram: How events are counted; published: bins from the first to the last event, as published weights expect.
         halved: Half resolution: by event coordinates, or odd pixels only, as published 1 Mpx weights expect; 1 Mpx and eTraM: events.
         processes: Number of processes; 0 = one per core.
+        on: Where it is computed: local, or a Ray cluster, whose nodes see DATASET and OUT under the same names; the same bytes.
     """
     check_processes(processes)
+    check_place(on)
     if not LEAST <= window_ms <= MOST:
         raise InputError(f"--window-ms {window_ms}: expected a number above 0, from {LEAST:g} to {MOST:g}")
     sampling = Sampling(rate_hz=rate_hz, kind=window, window_us=round(window_ms * 1000), bins=bins, histogram=histogram)
@@ -119,7 +129,7 @@ def prepare(
     for one in [open_dataset(dataset, split, kind, halve=halved)] if split else _all_splits(dataset, kind, halved):
         with tqdm(total=len(one.recordings), desc=f"preparing {one.split}", unit=" recordings", leave=False, disable=None) as bar:
             told = partial(_tick, bar)
-            broken = prepare_dataset(one, out, sampling, what=what, processes=processes or None, progress=told)
+            broken = prepare_dataset(one, out, sampling, what=what, processes=processes or None, progress=told, on=on)
         for line in broken:
             print(f"left out: {line}")
         failed += len(broken)

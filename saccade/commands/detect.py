@@ -22,6 +22,7 @@ from saccade.machine import check_extra, keep_freed_memory
 from saccade.outputs.outputs import EXTRAS, Outputs, RunInfo, check_outputs, open_outputs
 from saccade.pool import stop_signals
 from saccade.representation.windows import WindowKind
+from saccade.s3 import located
 from saccade.sources.open import open_source, parse_source
 from saccade.sources.source import Replay, Source
 from saccade.types import Counts, Detections, Events, InputError, Stepping
@@ -106,7 +107,7 @@ def detect(
     highest_hz = _check_rates(rate_hz, min_rate_hz, max_rate_hz)
     known = None if size is None else size_of(size)
     source = parse_source(recording)
-    file = Path(source.place if source.kind == "file" else recording)
+    file = located(source.place if source.kind == "file" else recording)
     paths = out or _standard(file.stem if source.kind == "file" else source.kind)
     check_outputs(paths, file, overwrite)
     from saccade.export.runtime import open_runtime

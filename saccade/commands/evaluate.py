@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import UInt8
 from tqdm import tqdm
 
+from saccade.cluster import LOCAL, check_place
 from saccade.commands.data import Folder, Split
-from saccade.commands.options import Device
+from saccade.commands.options import Device, On
 from saccade.commands.weights import WeightsFile
 from saccade.datasets.classes import with_class_map
 from saccade.datasets.open import DatasetKind, fixed_sampling, open_to_score
@@ -55,6 +56,7 @@ def evaluate(
     latency_ms: float | Literal["measured"] | None = None,
     batch: int = 8,
     processes: int = 0,
+    on: On = LOCAL,
     device: Device = "auto",
     out: Path | None = None,
 ) -> None:
@@ -85,9 +87,11 @@ def evaluate(
         latency_ms: Also compute streaming AP: what would be ready in time if a step took so long, or `measured` on this machine.
         batch: Recordings that go through a GPU together; changes speed and memory use, not the scores.
         processes: Number of processes; 0 = one per core, on a GPU one. Changes speed and memory use, not the scores.
+        on: Where it is computed: local, or a Ray cluster, whose nodes see DATASET and OUT under the same names; the same scores.
         device: Where to compute; auto: the GPU if there is one.
         out: Folder for report.html, table.md, rates.png, evaluation.json and all detections; if not given, the table is only printed.
     """
+    check_place(on)
     conditions = conditions_of(rates, window, stepping, jitter, drop, reset_every, seed, counts, min_rate)
     if min(recordings, seed, processes) < 0 or batch < 1 or not label_rate > 0:
         given = f"--recordings {recordings}, --seed {seed}, --processes {processes}, --batch {batch}, --label-rate {label_rate:g}"
@@ -98,7 +102,7 @@ def evaluate(
     opened = open_to_score(dataset, split, kind, halve=load_detector(weights).config.halved)
     opened = replace(opened, recordings=opened.recordings[: recordings or None])
     opened = with_class_map(opened, names) if names else opened
-    options = {"protocol": protocol, "label_rate_hz": label_rate, "latency_ms": latency_ms, "batch": batch}
+    options = {"protocol": protocol, "label_rate_hz": label_rate, "latency_ms": latency_ms, "batch": batch, "on": on}
     _run([weights, *beside], opened, conditions, out, device, processes, options)
 
 

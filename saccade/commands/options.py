@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import tyro
 
+from saccade.s3 import located
 from saccade.types import InputError
 
 RateOption = Annotated[float, tyro.conf.arg(name="rate")]
@@ -13,6 +14,7 @@ From = Annotated[float | None, tyro.conf.arg(name="from")]
 To = Annotated[float | None, tyro.conf.arg(name="to")]
 ClockChoice = Literal["relative", "absolute"]
 Device = Literal["auto", "cpu", "cuda"]
+On = Annotated[str, tyro.conf.arg(metavar="local|ray|ray://HEAD:PORT")]
 
 # Spellings of earlier versions, by command; they work as before and aren't in the help.
 EARLIER: dict[str, dict[str, str]] = {
@@ -44,7 +46,7 @@ def _list_rule(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.P
     item = get_args(info.type)[0]
     choices = get_args(item) if get_origin(item) is Literal else None
     name = "|".join(choices) if choices else item.__name__.upper()
-    read: Callable[[str], Any] = str if choices else item
+    read: Callable[[str], Any] = str if choices else located if item is Path else item
 
     def parse(words: list[str]) -> tuple[Any, ...]:
         pieces = [piece for word in words for piece in (_paths(word) if item is Path else word.split(","))]
@@ -60,6 +62,20 @@ def _list_rule(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.P
         instance_from_str=parse,
         is_instance=lambda value: isinstance(value, tuple),
         str_from_instance=lambda value: [f"{one:g}" if isinstance(one, float) else str(one) for one in value],
+    )
+
+
+@REGISTRY.primitive_rule
+def _path_rule(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec | None:
+    """Paths may be s3://BUCKET/PATH, in every command."""
+    if info.type is not Path:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="PATH",
+        instance_from_str=lambda words: located(words[0]),
+        is_instance=lambda value: isinstance(value, Path),
+        str_from_instance=lambda value: [str(value)],
     )
 
 

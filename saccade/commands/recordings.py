@@ -14,6 +14,7 @@ from saccade.events import mend
 from saccade.events.reader import LATEST_US, Reader
 from saccade.events.statistics import Statistics, measure, sparkline
 from saccade.events.write import check_target, write_events
+from saccade.s3 import located
 from saccade.sources.open import open_recording, parse_source, recorded
 from saccade.types import Events, InputError
 
@@ -118,7 +119,7 @@ def convert(
         clock: Absolute: --from and --to are times of the recording's own clock, as `saccade info` prints them.
         overwrite: Replace files that exist.
     """
-    check_target(out, Path(recording), overwrite)
+    check_target(out, located(recording), overwrite)
     check_seconds(start_s, end_s)
     with opening.open(recording) as reader, _progress(reader, "converting") as chunks:
         mended = mend.Mended()

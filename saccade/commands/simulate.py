@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 import tyro
 from tqdm import tqdm
 
-from saccade.commands.options import check_processes
+from saccade.cluster import LOCAL, check_place
+from saccade.commands.options import On, check_processes
 from saccade.events.write import check_target, write_events
 from saccade.machine import check_extra
 from saccade.simulate.cutouts import PhotosConfig, photo_set
@@ -42,6 +43,7 @@ def simulate(
     size: str | None = None,
     seed: int = 0,
     processes: int = 0,
+    on: On = LOCAL,
     overwrite: bool = False,
     sensor: SensorConfig = AS_BUILT,
 ) -> None:
@@ -66,6 +68,7 @@ def simulate(
         size: Width x height: of the sensor, 160x128 if not given; of a video, what to scale it to, its own size if not given.
         seed: Random seed: another seed, another data set.
         processes: Number of processes; 0 = one per core.
+        on: Where a data set is computed: local, or a Ray cluster, whose nodes see DIR under the same name; the same bytes.
         overwrite: Replace files that exist.
     """
     width, height = size_of(size) if size is not None else (None, None)
@@ -75,11 +78,12 @@ def simulate(
         if source.suffix and source.is_file():
             raise InputError(f"{source}: is a file; for the events of a video, name the file to write: saccade simulate {source} out.h5")
         check_processes(processes)
+        check_place(on)
         config = DatasetConfig(
             recordings=recordings, seconds=seconds or (8.0 if photos is None else 4.0), width=width or 160, height=height or 128, seed=seed,
             sensor=sensor, photos=_photos(photos, images, cutouts), split=split, standing=standing,
         )  # fmt: skip
-        _dataset(source, config, processes or None)
+        _dataset(source, config, processes or None, on)
     elif photos is not None:
         raise InputError(f"--photos makes a data set; expected one folder to write to, got {source} and {out}")
     else:
@@ -108,7 +112,7 @@ def _photos(labels: Path | None, images: tuple[Path, ...], cutouts: int) -> Phot
     return PhotosConfig(labels=str(labels.resolve()), images=places, digest=found.digest, cutouts=cutouts)
 
 
-def _dataset(folder: Path, config: DatasetConfig, processes: int | None) -> None:
+def _dataset(folder: Path, config: DatasetConfig, processes: int | None, on: str) -> None:
     with tqdm(total=config.recordings, desc="simulating", unit=" recordings", leave=False, disable=None) as bar:
         paths = write_dataset(
             folder,
@@ -116,6 +120,7 @@ def _dataset(folder: Path, config: DatasetConfig, processes: int | None) -> None
             processes,
             lambda path, seconds: bar.update(),
             lambda done, wanted: bar.set_postfix_str(f"{done} of {wanted} cut-outs"),
+            on,
         )
     total = sum(path.stat().st_size for path in paths)
     print(f"{folder}: {len(paths)} recordings of {config.seconds:g} s, {config.width} x {config.height}, {total / 1e6:.1f} MB of events")

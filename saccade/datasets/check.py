@@ -4,11 +4,13 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
+from saccade.cluster import LOCAL, spread
 from saccade.datasets.raw_events import EventRecording
 from saccade.datasets.recording import Dataset, LabelledRecording, Sampling, match
 from saccade.events.statistics import measure
@@ -79,16 +81,28 @@ class DatasetReport:
 
 
 def check_dataset(
-    dataset: Dataset, sampling: Sampling | None = None, *, deep: bool = False, progress: Callable[[str], None] | None = None
+    dataset: Dataset,
+    sampling: Sampling | None = None,
+    *,
+    deep: bool = False,
+    processes: int | None = 1,
+    progress: Callable[[str], None] | None = None,
+    on: str = LOCAL,
 ) -> DatasetReport:
-    """Open every recording and read its labels; with DEEP, decode every event, too."""
+    """Open every recording and read its labels; with DEEP, decode every event, too. None: one process per core. on: local, ray or ray://..."""
     sampling = sampling or Sampling()
-    reports = []
-    for recording in dataset.recordings:
-        reports.append(_check_one(recording, len(dataset.classes), sampling, deep))
+    work = partial(_check_numbered, classes=len(dataset.classes), sampling=sampling, deep=deep)
+    reports: dict[int, RecordingReport] = {}
+    for (number, recording), found in spread(work, list(enumerate(dataset.recordings)), processes, on=on, what="check"):
+        reports[number] = found
         if progress:
             progress(recording.name)
-    return DatasetReport(dataset.name, dataset.split, dataset.classes, tuple(reports), dataset.missing, dataset.notes, sampling)
+    ordered = tuple(reports[number] for number in sorted(reports))
+    return DatasetReport(dataset.name, dataset.split, dataset.classes, ordered, dataset.missing, dataset.notes, sampling)
+
+
+def _check_numbered(piece: tuple[int, LabelledRecording], classes: int, sampling: Sampling, deep: bool) -> RecordingReport:
+    return _check_one(piece[1], classes, sampling, deep)
 
 
 def _check_one(recording: LabelledRecording, classes: int, sampling: Sampling, deep: bool) -> RecordingReport:

@@ -11,6 +11,7 @@ from saccade.datasets.prepare import is_prepared_dataset, open_prepared
 from saccade.datasets.recording import Dataset, Halve, Sampling
 from saccade.datasets.rules import LabelRules
 from saccade.datasets.splits import Selection, select, shared_out, splits_in
+from saccade.s3 import located
 from saccade.types import InputError
 
 log = logging.getLogger("saccade")
@@ -40,7 +41,7 @@ def open_dataset(
     halve: frames of half the resolution, instead of the data set's own choice (1 Mpx and eTraM: by halved event coordinates). Take the
     `config.halved` of the weights; stored frames that were halved in another way are refused.
     """
-    root = Path(path)
+    root = located(path)
     if kind is not None and kind not in get_args(DatasetKind):
         raise InputError(f"{root}: unknown kind={kind!r}; expected one of {', '.join(get_args(DatasetKind))}")
     chosen = select(root, split)
@@ -87,7 +88,7 @@ def join_datasets(datasets: Sequence[Dataset]) -> Dataset:
 
 def open_to_score(path: str | Path, split: str | None = None, kind: DatasetKind | None = None, *, halve: Halve | None = None) -> Dataset:
     """A split; if none is named test, or else what there is, which is said."""
-    root = Path(path)
+    root = located(path)
     if split is None and root.is_dir():
         there = splits_in(root) or (["all"] if (root / "all").is_dir() else [])
         there = there or list(shared_out(one.name for one in open_dataset(root, "all", kind, halve=halve).recordings).values())
@@ -99,7 +100,7 @@ def open_to_score(path: str | Path, split: str | None = None, kind: DatasetKind 
 
 def open_to_validate(path: str | Path, kind: DatasetKind | None = None, *, halve: Halve | None = None) -> Dataset | None:
     """The split val; None if there are splits, but not this one, which is said."""
-    there = splits_in(Path(path))
+    there = splits_in(located(path))
     if there and "val" not in there:
         log.warning("%s: has no split val, only %s: nothing is validated, and there is no best.safetensors", path, ", ".join(there))
         return None

@@ -4,7 +4,6 @@ OUT/SPLIT/prepared.json says how, NAME.h5 holds the frames or events of a record
 """
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from saccade.arrays import load_arrays
+from saccade.cluster import LOCAL, spread
 from saccade.datasets.raw_events import EventRecording
 from saccade.datasets.recording import (
     BaseRecording,
@@ -31,8 +31,8 @@ from saccade.datasets.splits import Selection
 from saccade.datasets.stored import COMPRESSION, frame_shape, index_of_ends, read_frames
 from saccade.events.hdf5_new import new_hdf5
 from saccade.events.write import write_events
-from saccade.files import LOCK, check_name, differences, from_plain, only_writer, replacing, to_plain
-from saccade.pool import spread
+from saccade.files import LOCK, Busy, check_name, differences, from_plain, only_writer, replacing, to_plain
+from saccade.s3 import located
 from saccade.types import InputError, Labels
 
 CacheContent = Literal["frames", "events"]
@@ -64,6 +64,7 @@ def prepare(
     what: CacheContent = "frames",
     processes: int | None = None,
     progress: Callable[[str], None] | None = None,
+    on: str = LOCAL,
 ) -> list[str]:
     """Write OUT/SPLIT; `open_dataset(OUT, SPLIT)` reads it. Returns what is wrong with the recordings that were left out.
 
@@ -72,14 +73,14 @@ def prepare(
     frame: DAT 1.1, frames 0.95, events 2.1; at 200 Hz 0.5, 0.8, 1.1; benchmarks/datasets.py). For text: csv 8.3, frames 0.9, events
     2.3. Else where the same rate is read many times from a disk that is slower than decoding.
     Each recording appears when it is complete, so an interrupted preparation continues where it stopped; one with other settings in
-    the same folder is refused. `progress` is called with the name of each recording when it is done.
+    the same folder is refused. `progress` is called with the name of each recording when it is done. on: local, ray or ray://HEAD:PORT.
     """
     if what not in ("frames", "events"):
         raise InputError(f"prepare: unknown what={what!r}; expected frames or events")
     if processes is not None and processes < 1:
         raise InputError(f"prepare: processes={processes} must be at least 1")
     sampling = sampling or Sampling()
-    folder = Path(out) / dataset.split
+    folder = located(out) / dataset.split
     settings = PreparedSettings(
         what=what,
         name=dataset.name,
@@ -91,11 +92,17 @@ def prepare(
     )
     with only_writer(folder):
         _write_settings(folder, settings)
-        return _write(dataset, folder, sampling, what, processes or os.cpu_count() or 1, progress)
+        return _write(dataset, folder, sampling, what, processes, progress, on)
 
 
 def _write(
-    dataset: Dataset, folder: Path, sampling: Sampling, what: CacheContent, processes: int, progress: Callable[[str], None] | None
+    dataset: Dataset,
+    folder: Path,
+    sampling: Sampling,
+    what: CacheContent,
+    processes: int | None,
+    progress: Callable[[str], None] | None,
+    on: str,
 ) -> list[str]:
     todo = []
     for recording in dataset.recordings:
@@ -105,7 +112,7 @@ def _write(
             progress(recording.name)
     work = partial(_prepare_one, folder=folder, sampling=sampling, what=what)
     problems = []
-    for recording, problem in spread(work, todo, processes, what="prepare"):
+    for recording, problem in spread(work, todo, processes, on=on, what="prepare", seen=folder / LOCK):
         problems += [problem] if problem else []
         if progress:
             progress(recording.name)
@@ -127,6 +134,8 @@ def _prepare_one(recording: LabelledRecording, folder: Path, sampling: Sampling,
                 write_events(reader, path)
         else:
             raise InputError(f"{recording.name}: has frames, no events; prepare the raw recordings")
+    except Busy:
+        raise  # nothing is wrong with the recording
     except InputError as error:
         return str(error)
     return None

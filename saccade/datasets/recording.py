@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import floor
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +18,7 @@ from saccade.config import DetectorConfig
 from saccade.files import sampled_digest
 from saccade.representation.frames import FrameArray, WindowEnds
 from saccade.representation.windows import WIDEST, Grid
+from saccade.s3 import located
 from saccade.types import InputError, Labels, Times, check_class_names
 
 Instants = Int64[np.ndarray, "m"]  # labelled points in time, in microseconds
@@ -238,7 +238,7 @@ def content_of(recording: LabelledRecording) -> str:
     on this disk, such as a URL, counts as no file.
     """
     named = getattr(recording, "files", None)
-    paths = [Path(path) for path in (named or [getattr(recording, "path", None)]) if isinstance(path, str | os.PathLike)]
+    paths = [located(path) for path in (named or [getattr(recording, "path", None)]) if isinstance(path, str | os.PathLike)]
     files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path]) if file.is_file()]
     try:
         return hashlib.sha256("".join(map(sampled_digest, files)).encode()).hexdigest() if files else ""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from saccade.cluster import LOCAL, check_place
 from saccade.datasets.classes import in_common
 from saccade.datasets.open import check_halving, fixed_sampling
 from saccade.datasets.recording import Dataset, LabelledRecording, Sampling
@@ -30,6 +31,7 @@ from saccade.files import only_writer, replacing
 from saccade.machine import device_named
 from saccade.model.detector import Detector
 from saccade.representation.canvas import whole_sensor
+from saccade.s3 import located
 from saccade.stream.familiar import Familiar
 from saccade.types import InputError
 from saccade.weights.load import load_detector
@@ -55,6 +57,7 @@ def evaluate(
     latency_ms: float | Literal["measured"] | None = None,
     device: str = "auto",
     progress: Callable[[str, float], None] | None = None,
+    on: str = LOCAL,
 ) -> Evaluation:
     """Score WEIGHTS (a file, a shipped name or a detector) on a split under every condition, at the same labelled instants.
 
@@ -62,8 +65,12 @@ def evaluate(
     None = a temporary one. recordings: only the first so many; 0 = all. label_rate_hz: denser labels are thinned to it. batch: recordings
     that go through a GPU together; on a CPU each goes alone, which is as fast, and no bit of an answer depends on batch, processes or
     interruptions. processes: each with one thread, for the same reason. latency_ms: time per step for the latency-aware score. progress:
-    called with the name of the condition and the seconds of recording that are done since the last call.
+    called with the name of the condition and the seconds of recording that are done since the last call. on: local, ray or ray://HEAD:PORT:
+    a cluster needs OUT, seen by all its nodes, and takes as many processes as it has CPUs.
     """
+    check_place(on)
+    if on != LOCAL and out is None:
+        raise InputError(f"evaluate: on={on} needs a folder that all nodes see, for their answers; give out (--out FOLDER)")
     _check(conditions, recordings, label_rate_hz, batch, processes, latency_ms)
     detector, name = _load(weights, dataset, device)
     rules = protocol_of(protocol, dataset)
@@ -77,7 +84,7 @@ def evaluate(
     Familiar(detector.config).sensor(whole_sensor(chosen[0].width, chosen[0].height))  # of its frames, which are scored as they are
     together = batch if next(detector.parameters()).device.type == "cuda" else 1
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out)
+        folder = located(stack.enter_context(tempfile.TemporaryDirectory()) if out is None else out)
         stack.enter_context(only_writer(folder))
         base = Task(
             weights=digest_of(detector),
@@ -92,7 +99,7 @@ def evaluate(
             RecordingBatch(task, chosen[i : i + together], folder, common.places) for task in tasks for i in range(0, len(chosen), together)
         ]
         kept: dict[Condition, dict[str, Kept]] = {one: {} for one in conditions}
-        for piece, finished in work(detector, batches, processes, progress or (lambda name, seconds: None)):
+        for piece, finished in work(detector, batches, processes, progress or (lambda name, seconds: None), on):
             kept[piece.task.condition].update({one.recording: one for one in finished})
         results = [_result(task, [kept[task.condition][recording.name] for recording in chosen], folder, rules) for task in tasks]
     return Evaluation(

@@ -19,6 +19,7 @@ import numpy as np
 
 from saccade.files import check_readable
 from saccade.machine import killing_signal_of_copy
+from saccade.s3 import on_disk
 from saccade.types import InputError
 
 # What h5py raises on damaged files, as found in its issues and by fuzzing.
@@ -38,17 +39,18 @@ def open_hdf5(path: Path, look: Callable[[h5py.File], None]) -> h5py.File:
     check_readable(path)
     status = path.stat()
     key = (path.resolve(), status.st_size, status.st_mtime_ns, getattr(look, "__qualname__", repr(look)), os.getpid())
+    here = on_disk(path)
     if key not in _tried:
         check_heaps(path)
-        _try(path, look, status.st_size)
+        _try(path, here, look, status.st_size)
         _tried.add(key)
-    return h5py.File(path, "r")
+    return h5py.File(here, "r")
 
 
-def _try(path: Path, look: Callable[[h5py.File], None], size: int) -> None:
+def _try(path: Path, here: Path, look: Callable[[h5py.File], None], size: int) -> None:
     def work() -> None:
         try:
-            with h5py.File(path, "r") as file:
+            with h5py.File(here, "r") as file:
                 look(file)
         except H5PY_ERRORS as error:
             if "allocat" in str(error).lower():  # HDF5's own name for a MemoryError

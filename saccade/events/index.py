@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 
 from saccade.arrays import open_arrays
 from saccade.files import Busy, replacing
+from saccade.s3 import cache_folder
 from saccade.types import Events, InputError
 
 log = logging.getLogger("saccade")
@@ -60,18 +60,11 @@ def build_index(chunks: Iterable[tuple[tuple[int, ...], Events]]) -> Index:
     return Index(np.array(marks, np.int64).reshape(len(rows), -1 if rows else 0), table[:, 0], table[:, 1], table[:, 2], extent)
 
 
-def _cache_folder() -> Path:
-    """$SACCADE_CACHE, or the user's cache folder."""
-    if folder := os.environ.get("SACCADE_CACHE"):
-        return Path(folder)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "saccade"
-
-
 def index_path_of(recording: Path, key: str) -> Path:
     """File name derived from the recording's path, size and time of change, and from `key`: format and options of the reader."""
     status = recording.stat()
     identity = f"{VERSION}|{recording.resolve()}|{status.st_size}|{status.st_mtime_ns}|{key}"
-    return _cache_folder() / "index" / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.npz"
+    return cache_folder() / "index" / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.npz"
 
 
 def load_index(path: Path, recording: Path, mark_length: int) -> Index | None:

@@ -13,6 +13,7 @@ from saccade.events.reader import Reader
 from saccade.events.ros import RosReader
 from saccade.events.text import TextReader
 from saccade.files import check_readable
+from saccade.s3 import located
 from saccade.types import InputError
 
 MAGIC = {
@@ -55,7 +56,7 @@ def open_events(
     topic: for ROS bags with several event topics.
     index: file for the time index; by default in the cache folder ($SACCADE_CACHE or ~/.cache/saccade).
     """
-    path = Path(path)
+    path = located(path)
     check_readable(path)
     _check_sensor(path, width, height)
     index_path = Path(index) if index else None

@@ -17,6 +17,7 @@ from saccade.events.hdf5_new import new_hdf5
 from saccade.events.reader import Reader
 from saccade.events.text import OURS
 from saccade.files import replacing, scratch_file
+from saccade.s3 import S3Path, located
 from saccade.types import Events, InputError
 
 PIECE = 1 << 16  # events per chunk of an HDF5 dataset, and lines of csv formatted at once
@@ -40,7 +41,7 @@ def write_events(
     `width` and `height` are needed only where there may be no chunk. `source_path` is the file that chunks are read from (a reader knows
     its own), so that it isn't overwritten meanwhile. `progress` is called with the number of events so far.
     """
-    path = Path(path)
+    path = located(path)
     check_target(path, source.path if isinstance(source, Reader) else source_path, overwrite)
     if isinstance(source, Reader):
         width, height = width or source.width, height or source.height
@@ -63,7 +64,7 @@ def check_target(path: Path, source: Path | None, overwrite: bool) -> None:
     """Raise InputError before the work begins, where writing would fail at the end or overwrite a file."""
     if path.suffix.lower() not in FORMATS:
         raise InputError(f"{path}: unknown suffix {path.suffix!r}; expected one of {', '.join(FORMATS)}")
-    if not path.parent.is_dir():
+    if not isinstance(path, S3Path) and not path.parent.is_dir():
         raise InputError(f"{path}: the folder {path.parent} doesn't exist; make it first")
     if path.exists():
         if source is not None and source.exists() and path.samefile(source):

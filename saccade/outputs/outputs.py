@@ -1,7 +1,6 @@
 """DETECTIONS -> FILES: several at once, kinds by suffix; each gets its name when it is complete, and is readable if the run is cut off."""
 
 import io
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,8 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float32
 
+from saccade.files import publish
 from saccade.machine import check_extra
 from saccade.representation.histogram import Histogram
+from saccade.s3 import S3Path, outgoing
 from saccade.types import Detections, InputError
 
 EXTRAS = {".mp4": ("av", "video"), ".mcap": ("mcap", "foxglove"), ".rrd": ("rerun", "rerun")}  # package and extra of those that need one
@@ -46,7 +47,7 @@ class OutputWriter(ABC):
 
     def __init__(self, path: Path, run: RunInfo) -> None:
         self.path, self.run = path, run
-        self.part = path.with_name(f"{path.stem}.part{path.suffix}")
+        self.part = outgoing(path) if isinstance(path, S3Path) else path.with_name(f"{path.stem}.part{path.suffix}")
 
     @abstractmethod
     def write(self, detections: Detections, look: Look | None = None) -> None:
@@ -59,7 +60,7 @@ class OutputWriter(ABC):
     def finish(self) -> None:
         """Everything was written: the file gets its name."""
         self.end()
-        os.replace(self.part, self.path)
+        publish(self.part, self.path)
 
     def stop(self) -> None:
         """The run was cut off: the part stays, readable."""

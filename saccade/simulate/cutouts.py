@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Bool
 
 from saccade.arrays import open_arrays
+from saccade.cluster import LOCAL, spread
 from saccade.files import replacing
-from saccade.pool import spread
 from saccade.simulate.photos import CAR, PEDESTRIAN, TWO_WHEELER, ColourImage, Photo, PhotoObject, PhotoSet, open_photos, warn_unreadable
 from saccade.types import InputError
 
@@ -109,13 +109,15 @@ def load_cutouts(path: Path, config: PhotosConfig) -> Cutouts | None:
         raise InputError(f"{path}: can't be read as cut-outs ({error}); remove it, it is made again") from error
 
 
-def prepare_cutouts(path: Path, config: PhotosConfig, processes: int = 1, progress: Callable[[int, int], None] | None = None) -> Cutouts:
+def prepare_cutouts(
+    path: Path, config: PhotosConfig, processes: int | None = 1, progress: Callable[[int, int], None] | None = None, on: str = LOCAL
+) -> Cutouts:
     """Load the cut-outs or make and store them. PROGRESS gets how many are done and how many are wanted."""
     there = load_cutouts(path, config)
     if there is not None:
         return there
     import_cv2()
-    found = _make(config, processes, progress)
+    found = _make(config, processes, progress, on)
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez(file, made_of=_made_of(config), **{item.name: getattr(found, item.name) for item in fields(Cutouts)})
     return found
@@ -138,7 +140,7 @@ Work = tuple[PhotosConfig, int, tuple[Candidate, ...]]  # config, number of the 
 Cut = tuple[np.ndarray, np.ndarray]  # grey (coded), mask; uint8
 
 
-def _make(config: PhotosConfig, processes: int, progress: Callable[[int, int], None] | None) -> Cutouts:
+def _make(config: PhotosConfig, processes: int | None, progress: Callable[[int, int], None] | None, on: str) -> Cutouts:
     photos = photo_set(config.labels, config.images)
     kept: list[tuple[int, int, Cut]] = []
     unreadable: dict[str, str] = {}
@@ -152,7 +154,7 @@ def _make(config: PhotosConfig, processes: int, progress: Callable[[int, int], N
                 now, candidates = candidates[:count], candidates[count:]
                 pieces: list[Work] = [(config, i, tuple(now[i : i + BATCH])) for i in range(0, count, BATCH)]
                 results: dict[int, list[Cut]] = {}
-                for piece, (cuts, failed) in spread(_cut_all, pieces, processes, what="cut-outs"):
+                for piece, (cuts, failed) in spread(_cut_all, pieces, processes, on=on, what="cut-outs"):
                     results[piece[1]] = cuts
                     unreadable |= failed
                     if progress:

@@ -4,7 +4,6 @@ DIR/{train,val,test}/SEED.h5 (events), SEED_labels.npz (boxes at 200 Hz), SEED.j
 """
 
 import json
-import os
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
@@ -15,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from saccade.arrays import open_arrays
+from saccade.cluster import LOCAL, spread
 from saccade.events.write import write_events
 from saccade.files import LOCK, differences, from_plain, only_writer, replacing, to_plain
-from saccade.pool import report, spread
+from saccade.pool import report
+from saccade.s3 import located
 from saccade.simulate import photo_scene
 from saccade.simulate.cutouts import Cutouts, PhotosConfig, load_cutouts, photo_set, prepare_cutouts
 from saccade.simulate.evidence import Evidence, noise_rate
@@ -113,7 +114,7 @@ def labels_path(events_path: Path) -> Path:
 
 def read_truth(events_path: Path | str) -> tuple[np.ndarray, Truth]:
     """The labelled times (int64 us, a grid of 200 Hz; some have no object) and the objects at them."""
-    path = labels_path(Path(events_path))
+    path = labels_path(located(events_path))
     try:
         with open_arrays(path) as arrays:
             return arrays["times_us"], Truth(**{item.name: arrays[item.name] for item in fields(Truth)})
@@ -123,7 +124,7 @@ def read_truth(events_path: Path | str) -> tuple[np.ndarray, Truth]:
 
 def read_config(events_path: Path | str) -> RecordingConfig:
     """What the recording was made of. `.scene(folder of the data set)` builds the scene again, for the truth at any microsecond."""
-    path = Path(events_path).with_suffix(".json")
+    path = located(events_path).with_suffix(".json")
     try:
         about: dict[str, Any] = json.loads(path.read_text())
         generator = about["generator"]
@@ -169,7 +170,7 @@ class DatasetConfig:
     def recording(self, seed: int, split: str) -> RecordingConfig:
         sensor = photo_scene.draw_sensor(seed) if self.photos is not None and self.sensor == SensorConfig() else self.sensor
         shared = None if self.photos is None or self.split is not None else split
-        size = {"width": self.width, "height": self.height, "seconds": self.seconds}
+        size: dict[str, Any] = {"width": self.width, "height": self.height, "seconds": self.seconds}
         return RecordingConfig(seed=seed, **size, sensor=sensor, photos=self.photos, split=shared, standing=self.standing)
 
 
@@ -179,27 +180,30 @@ def write_dataset(
     processes: int | None = None,
     progress: Callable[[str, float], None] | None = None,
     cutting: Callable[[int, int], None] | None = None,
+    on: str = LOCAL,
 ) -> list[Path]:
-    """Write or complete the data set and return the paths of all its recordings. The bytes don't depend on the number of processes.
+    """Write or complete the data set and return the paths of all its recordings. The bytes depend neither on the number of processes nor
+    on where they run: ON is local, ray or ray://HEAD:PORT.
 
     `progress` gets the path of a recording and the seconds of it that are new, `cutting` how many cut-outs of photographs are made and how
     many are wanted. A second run that writes to the same folder at the same time is refused.
     """
-    folder, processes = Path(folder), processes or os.cpu_count() or 1
+    folder = located(folder)
     with only_writer(folder):
-        return _write(folder, config, processes, progress, cutting)
+        return _write(folder, config, processes, progress, cutting, on)
 
 
 def _write(
     folder: Path,
     config: DatasetConfig,
-    processes: int,
+    processes: int | None,
     progress: Callable[[str, float], None] | None,
     cutting: Callable[[int, int], None] | None,
+    on: str,
 ) -> list[Path]:
     _prepare(folder, config)
     if config.photos is not None:
-        prepare_cutouts(folder / CUTOUTS, config.photos, processes, cutting)
+        prepare_cutouts(folder / CUTOUTS, config.photos, processes, cutting, on)
     jobs = {folder / split / f"{seed:09d}.h5": (seed, split) for split, seeds in config.seeds().items() for seed in seeds}
     missing = [path for path in jobs if not path.exists()]
     for path in jobs:
@@ -207,7 +211,7 @@ def _write(
             progress(str(path), config.seconds)
     tasks = [(path, config.recording(*jobs[path])) for path in missing]
     unreadable: dict[str, str] = {}
-    for (path, _), failed in spread(_work, tasks, processes, what="simulate"):
+    for (path, _), failed in spread(_work, tasks, processes, on=on, what="simulate", seen=folder / LOCK):
         unreadable |= failed
         if progress:
             progress(str(path), config.seconds)

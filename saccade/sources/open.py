@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from saccade.events.open import dsec_events, open_events
 from saccade.events.reader import Reader
 from saccade.events.write import write_events
+from saccade.s3 import located
 from saccade.samples import STREET
 from saccade.sources.network import LOOPBACK, Pipe, Tcp, Udp
 from saccade.sources.source import Replay, Source
@@ -46,8 +47,9 @@ class SourceName(NamedTuple):
 def parse_source(name: Path | str) -> SourceName:
     """Any name of NAMES; a file of that name goes before every other meaning, and the folder of a sequence of DSEC is its recording."""
     text = str(name)
-    if Path(text).exists():
-        return SourceName("file", str(dsec_events(Path(text)) or text))
+    path = located(text)
+    if path.exists():
+        return SourceName("file", str(dsec_events(path) or text))
     if text == "-":
         return SourceName("pipe", text)
     if text.startswith(("tcp:", "udp:")):
@@ -66,7 +68,7 @@ def parse_source(name: Path | str) -> SourceName:
         return SourceName(kind, rest)  # type: ignore[arg-type]  # one of CAMERAS
     if place == "street" and not Path(place).exists():
         place = str(STREET)
-    path = Path(place)
+    path = located(place)
     if not path.exists() and (re.match(r"[a-z][a-z0-9+]+:", text) or not (path.suffix or path.parent.name)):
         raise InputError(f"{text}: no such file, and no source of another kind; expected one of {', '.join(NAMES)}")
     return SourceName("file", place, speed=speed)

@@ -21,6 +21,7 @@ from saccade.config import DetectorConfig, presets
 from saccade.files import check_readable, replacing
 from saccade.machine import device_named
 from saccade.model.detector import Detector
+from saccade.s3 import located
 from saccade.samples import shipped_weights
 from saccade.types import InputError
 from saccade.weights.published import from_published, infer_config, is_published
@@ -53,13 +54,13 @@ def save_detector(detector: Detector, path: Path | str, *, training: Mapping[str
     if half:
         tensors = {name: value.half() if value.is_floating_point() and value.ndim > 1 else value for name, value in tensors.items()}
     metadata = {"saccade": FORMAT, "config": detector.config.to_json(), "training": json.dumps(dict(training or {}))}
-    with replacing(Path(path)) as temporary:
+    with replacing(located(path)) as temporary:
         save_file(tensors, temporary, metadata)
 
 
 def find_weights(path_or_name: Path | str) -> Path:
     """A readable file: the one of this path, or else the weights of this name that come with saccade. A folder of that name is ignored."""
-    path, name, shipped = Path(path_or_name), str(path_or_name), shipped_weights()
+    path, name, shipped = located(path_or_name), str(path_or_name), shipped_weights()
     if name in shipped and not path.is_file():
         return shipped[name]
     if path.name == name and not path.suffix and not os.path.exists(path):

@@ -23,6 +23,7 @@ from saccade.evaluation.run.timeline import Timeline
 from saccade.events.reader import EARLIEST_US
 from saccade.files import check_name, from_plain, replacing, to_plain
 from saccade.model.detector import Detector
+from saccade.s3 import located
 from saccade.types import Detections, InputError, Labels
 
 VERSION = 4
@@ -215,7 +216,7 @@ def write_manifest(out: Path, condition: Condition, kept: Sequence[Kept]) -> Non
 
 def answers_at(out: Path, condition: Condition) -> Iterator[Answer]:
     """What `evaluate` kept in OUT, recording by recording in the order of time."""
-    path = Path(out) / condition.name / MANIFEST
+    path = located(out) / condition.name / MANIFEST
     try:
         manifest: Manifest = from_plain(Manifest, json.loads(path.read_text()), MANIFEST)
     except (OSError, ValueError) as error:
@@ -223,7 +224,7 @@ def answers_at(out: Path, condition: Condition) -> Iterator[Answer]:
     if manifest.condition != condition:
         raise InputError(f"{path}: is of {manifest.condition}, not of {condition}; evaluate again")
     for kept in manifest.recordings:
-        yield from read_answers(path_of(Path(out), condition, kept.recording), kept)
+        yield from read_answers(path_of(located(out), condition, kept.recording), kept)
 
 
 def _detections(arrays: Any, suffix: str) -> Iterator[Detections]:

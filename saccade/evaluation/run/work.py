@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
+from saccade.cluster import LOCAL, spread
 from saccade.datasets.classes import renumbered
 from saccade.datasets.recording import LabelledRecording, Sampling
 from saccade.evaluation.run.passes import Pass, lean, passes_of, run, run_in_graph
@@ -19,9 +20,10 @@ from saccade.evaluation.run.store import AnswerWriter, Kept, Task, path_of, read
 from saccade.evaluation.run.timeline import Timeline, timeline
 from saccade.export.fast import ENGINE, GraphRuntime, SizedGraph
 from saccade.export.step import TorchRuntime, torch_threads
+from saccade.files import LOCK
 from saccade.machine import compiled, keep_freed_memory
 from saccade.model.detector import Detector
-from saccade.pool import report, spread
+from saccade.pool import report
 from saccade.types import InputError
 from saccade.weights.load import load_detector, save_detector
 
@@ -56,18 +58,33 @@ class _Open:
     over: set[int] = field(default_factory=set)
 
 
-def work(detector: Detector, batches: Sequence[RecordingBatch], processes: int, tick: Tick) -> Iterator[tuple[RecordingBatch, list[Kept]]]:
-    """Batches as they are done. Each process computes with one thread, so that no number depends on how many there are."""
-    if min(processes, len(batches)) <= 1:
+def work(
+    detector: Detector, batches: Sequence[RecordingBatch], processes: int, tick: Tick, on: str = LOCAL
+) -> Iterator[tuple[RecordingBatch, list[Kept]]]:
+    """Batches as they are done. Each process computes with one thread, so that no number depends on how many there are, nor on where."""
+    if on == LOCAL and min(processes, len(batches)) <= 1:
         keep_freed_memory()
         with torch_threads(1):  # with another number its kernels may add in another order
             yield from spread(partial(answer, _runtime(detector)), batches, 1, heard=tick)
         return
     with tempfile.TemporaryDirectory() as folder:
-        weights = Path(folder) / "detector.safetensors"
-        save_detector(detector, weights)
-        device = str(next(detector.parameters()).device)
-        yield from spread(_answer_here, batches, processes, heard=tick, begin=_begin, arguments=(weights, device), what="evaluate")
+        path = Path(folder) / "detector.safetensors"
+        save_detector(detector, path)
+        weights = path.read_bytes()  # another machine has no such file
+    place = next(detector.parameters()).device
+    device = str(place) if on == LOCAL else place.type  # of several GPUs a node gives one
+    yield from spread(
+        _answer_here,
+        batches,
+        processes,
+        on=on,
+        heard=tick,
+        begin=_begin,
+        arguments=(weights, device),
+        what="evaluate",
+        seen=batches[0].out / LOCK if batches else None,
+        gpus=int(place.type == "cuda"),
+    )
 
 
 def _runtime(detector: Detector) -> GraphRuntime | TorchRuntime:
@@ -79,10 +96,13 @@ def _runtime(detector: Detector) -> GraphRuntime | TorchRuntime:
 _loaded: list[GraphRuntime | TorchRuntime] = []  # of a process of the pool, loaded once
 
 
-def _begin(weights: Path, device: str) -> None:
+def _begin(weights: bytes, device: str) -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
-    _loaded.append(_runtime(load_detector(weights, device)))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "detector.safetensors"
+        path.write_bytes(weights)
+        _loaded[:] = [_runtime(load_detector(path, device))]
 
 
 def _answer_here(batch: RecordingBatch) -> list[Kept]:
