@@ -1,4 +1,4 @@
-"""MEMORY -> NODES of the graph of one step: gated S5, S5 and LSTM; and what of them depends on dt alone."""
+"""MEMORY -> NODES of the graph of one step: gated S5, S5, S4D, S4 and LSTM; and what of them depends on dt alone."""
 
 import numpy as np
 import torch
@@ -7,7 +7,7 @@ from torch import nn
 from saccade.export.writer import Writer, array
 from saccade.model.backbone import Stage
 from saccade.model.detector import Detector
-from saccade.model.temporal.blocks import GatedBlock, S5Block
+from saccade.model.temporal.blocks import GatedBlock, MixedBlock, S5Block
 from saccade.model.temporal.gs5 import FASTEST
 from saccade.model.temporal.lstm import LSTM
 from saccade.types import InputError
@@ -16,7 +16,7 @@ CLOCK = "clock"  # of gated S5: the largest step that a gate can choose
 
 
 def sampled_inputs(detector: Detector, dt: float) -> dict[str, np.ndarray]:
-    """Inputs of the graph that follow from dt: the clock, and S5's system sampled with this step."""
+    """Inputs of the graph that follow from dt: the clock, and the systems of S5, S4D and S4 sampled with this step."""
     found = {CLOCK: np.array([FASTEST * np.float32(dt)], np.float32)}
     with torch.no_grad():
         for index, stage in enumerate(detector.backbone.stages):
@@ -26,7 +26,18 @@ def sampled_inputs(detector: Detector, dt: float) -> dict[str, np.ndarray]:
                 found[f"enter_{index}"] = np.ascontiguousarray(weight_in.T.numpy())
                 found[f"stay_{index}"] = np.concatenate([real, real], 1)
                 found[f"turn_{index}"] = np.concatenate([-imag, imag], 1)
+            elif isinstance(stage.memory, MixedBlock):
+                found[f"system_{index}"] = _system(stage.memory, dt)
     return found
+
+
+def _system(block: MixedBlock, dt: float) -> np.ndarray:
+    """(channels, N + 1, N + 1), which makes of a channel's N states and its input the states after the step and its output."""
+    advanced, control, observe, direct = (array(part) for part in block.memory.stepped(dt))
+    from_states, from_input = observe[:, None] @ advanced, (observe * control).sum(1) + direct
+    into = np.concatenate([advanced, control[..., None]], 2)
+    out = np.concatenate([from_states, from_input[:, None, None]], 2)
+    return np.ascontiguousarray(np.concatenate([into, out], 1), np.float32)
 
 
 def memory(graph: Writer, x: str, stage: Stage, index: int, order: np.ndarray, rows: int, columns: int) -> str:
@@ -39,6 +50,8 @@ def memory(graph: Writer, x: str, stage: Stage, index: int, order: np.ndarray, r
         return _gated_s5(graph, x, layer, graph.state(f"{name}_0", order, rows, columns, stage.dim))
     if isinstance(layer, S5Block):
         return _s5(graph, x, layer, index, graph.state(f"{name}_0", order, rows, columns, 2 * len(layer.memory.log_step)))
+    if isinstance(layer, MixedBlock):
+        return _mixed(graph, x, layer, index, graph.state(f"{name}_0", order, rows, columns, stage.dim, layer.memory.order))
     if isinstance(layer, LSTM) and layer.depthwise is None:
         states = [graph.state(f"{name}_{number}", order, rows, columns, stage.dim) for number in range(2)]
         return _lstm(graph, x, layer, *states)
@@ -100,6 +113,18 @@ def _s5(graph: Writer, x: str, block: S5Block, index: int, state: str) -> str:
     y = graph.add("Add", graph.linear(after, array(weight_out)), graph.add("Mul", u, array(layer.D)))
     v = graph.norm(graph.add("Add", graph.add("Gelu", y), u), block.feed_norm)
     return graph.add("Add", v, _gated_unit(graph, v, block.feed_in, block.feed_out))
+
+
+def _mixed(graph: Writer, x: str, block: MixedBlock, index: int, state: str) -> str:
+    """S4D or S4: one product a channel, of its states and its input. Diagonal systems, too: passes over the states cost more."""
+    order, system = block.memory.order, f"system_{index}"
+    graph.inputs[system] = (block.memory.dim, order + 1, order + 1)
+    u = graph.reshape(graph.add("Transpose", graph.norm(x, block.norm), perm=[1, 0]), block.memory.dim, 1, -1)
+    both = graph.add("MatMul", system, graph.add("Concat", state, u, axis=1))
+    _, y = graph.add("Split", both, np.array([order, 1]), axis=1, to=(f"next_{state}", ""), outputs=2)
+    y = graph.add("Gelu", graph.add("Transpose", graph.reshape(y, block.memory.dim, -1), perm=[1, 0]))
+    value, gate = graph.split(graph.linear(y, array(block.mix.weight), array(block.mix.bias)), block.memory.dim, block.memory.dim)
+    return graph.add("Add", x, graph.add("Mul", value, graph.add("Sigmoid", gate)))
 
 
 def _lstm(graph: Writer, x: str, layer: LSTM, hidden: str, cell: str) -> str:

@@ -67,7 +67,7 @@ class SizedGraph:
         self._sampled: OrderedDict[float, dict[str, OrtValue]] = OrderedDict()
 
     def initial_state(self, height: int, width: int) -> GraphState:
-        shapes = [(len(rows.order), rows.shape[-1]) for rows in self.graph.states.values()]
+        shapes = [layout.held for layout in self.graph.states.values()]
         return GraphState(self, tuple(self._session.value(np.zeros(shape, np.float32)) for shape in shapes))
 
     def step(self, frame: np.ndarray, state: GraphState, dt: float) -> tuple[np.ndarray, GraphState]:

@@ -11,16 +11,26 @@ OPSET, IR_VERSION = 20, 10  # the first opset with a GELU operator
 
 @dataclass(frozen=True, eq=False)
 class StateRows:
-    """A state as a graph holds it, (rows, channels), is the detector's (1, height, width, channels) with its pixels in another order."""
+    """A state as a graph holds it is the detector's with its pixels as one axis, in another order: (pixels, channels) of the detector's
+    (1, height, width, channels), and of S4's and S4D's (1, channels, states, height, width) (channels, states, pixels).
+    """
 
     order: np.ndarray  # pixel of each row
-    shape: tuple[int, int, int, int]
+    shape: tuple[int, ...]  # of the detector
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """The shape in the graph."""
+        return (len(self.order), self.shape[3]) if len(self.shape) == 4 else (*self.shape[1:3], len(self.order))
 
     def from_detector(self, state: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(state.reshape(-1, self.shape[-1])[self.order], np.float32)
+        if len(self.shape) == 4:
+            return np.ascontiguousarray(state.reshape(-1, self.shape[-1])[self.order], np.float32)
+        return np.ascontiguousarray(state.reshape(*self.shape[1:3], -1)[..., self.order], np.float32)
 
-    def to_detector(self, rows: np.ndarray) -> np.ndarray:
-        return rows[inverse(self.order)].reshape(self.shape)
+    def to_detector(self, held: np.ndarray) -> np.ndarray:
+        row_of = inverse(self.order)
+        return (held[row_of] if len(self.shape) == 4 else held[..., row_of]).reshape(self.shape)
 
 
 class Writer:
@@ -32,12 +42,13 @@ class Writer:
         self._nodes: list[Any] = []
         self._weights: dict[str, np.ndarray] = {}
 
-    def add(self, kind: str, *inputs: str | np.ndarray, to: str = "", outputs: int = 1, **attributes: Any) -> Any:
+    def add(self, kind: str, *inputs: str | np.ndarray, to: str | tuple[str, ...] = "", outputs: int = 1, **attributes: Any) -> Any:
         """A node of one output, whose name is returned (TO, if it is an output of the graph), or of several, as a list."""
         from onnx import helper
 
         names = [value if isinstance(value, str) else self._weight(value) for value in inputs]
-        results = [to] if to else [f"{kind}{len(self._nodes)}_{number}" for number in range(outputs)]
+        wanted = (to,) if isinstance(to, str) else to
+        results = [name or f"{kind}{len(self._nodes)}_{number}" for number, name in zip(range(outputs), wanted * outputs, strict=False)]
         self._nodes.append(helper.make_node(kind, names, results, **attributes))
         return results[0] if outputs == 1 else results
 
@@ -46,9 +57,10 @@ class Writer:
         self._weights[name] = np.ascontiguousarray(values, np.float32 if values.dtype.kind == "f" else np.int64)
         return name
 
-    def state(self, name: str, order: np.ndarray, height: int, width: int, channels: int) -> str:
-        self.states[name] = StateRows(order, (1, height, width, channels))
-        self.inputs[name] = (height * width, channels)
+    def state(self, name: str, order: np.ndarray, height: int, width: int, channels: int, each: int = 0) -> str:
+        """Of so many channels, or, as S4's and S4D's, with EACH states a channel."""
+        self.states[name] = StateRows(order, (1, channels, each, height, width) if each else (1, height, width, channels))
+        self.inputs[name] = self.states[name].held
         return name
 
     def split(self, x: str, *sizes: int) -> list[str]:

@@ -4,12 +4,14 @@ import logging
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
+from saccade.config import MemoryConfig, presets
 from saccade.export.fast import GraphRuntime, GraphState, SizedGraph
 from saccade.export.runtime import open_runtime
 from saccade.export.stem import Stem
@@ -32,7 +34,7 @@ def nano() -> Detector:
     return load_detector("nano")
 
 
-@pytest.mark.parametrize("name", ["nano", "rvt-nano", "s5-vit-nano", "gs5-vit-nano"])
+@pytest.mark.parametrize("name", ["nano", "rvt-nano", "s5-vit-nano", "gs5-vit-nano", "s4d-vit-nano", "s4-vit-nano"])
 def test_a_graph_is_the_detector_at_every_rate(name: str) -> None:
     built = load_detector(name) if name in ("nano", "rvt-nano") else detector(name)
     difference = compare(SizedGraph(built, 64, 96), TorchRuntime(built), 64, 96, DT)
@@ -83,6 +85,19 @@ def test_a_state_goes_on_in_torch_and_back(nano: Detector) -> None:
         fast.state_from_arrays({"state_0_0": arrays["state_0_0"]})
 
 
+@pytest.mark.parametrize("name", ["s4d-vit-nano", "s4-vit-nano"])
+def test_states_of_s4_go_to_torch_and_back(name: str) -> None:
+    built = detector(name)
+    graph, slow = SizedGraph(built, HEIGHT, WIDTH), TorchRuntime(built)
+    first, second = frames(2)
+    _, state = graph.step(first, graph.initial_state(HEIGHT, WIDTH), 1.0)
+    arrays = graph.state_to_arrays(state)
+    assert all(np.abs(array).max() > 0 for array in arrays.values())
+    expected, _ = slow.step(second, slow.state_from_arrays(arrays), 0.5)
+    for again in (state, graph.state_from_arrays(arrays)):
+        np.testing.assert_allclose(graph.step(second, again, 0.5)[0], expected, atol=1e-3)
+
+
 def test_two_sizes_have_a_graph_each(nano: Detector) -> None:
     runtime = open_runtime(nano)
     for height, width in ((64, 64), (HEIGHT, WIDTH), (64, 64)):
@@ -93,7 +108,8 @@ def test_two_sizes_have_a_graph_each(nano: Detector) -> None:
 
 
 def test_torch_computes_what_has_no_graph_with_one_note(caplog: pytest.LogCaptureFixture) -> None:
-    built = detector("s4d-vit-nano")
+    config = presets["rvt-nano"]()
+    built = Detector(replace(config, backbone=replace(config.backbone, memory=MemoryConfig(depthwise=True)))).eval()
     with caplog.at_level(logging.WARNING, "saccade"):
         runtime, expected = open_runtime(built, threads=1), TorchRuntime(built)
         for size in ((32, 32), (32, 64)):
@@ -101,9 +117,9 @@ def test_torch_computes_what_has_no_graph_with_one_note(caplog: pytest.LogCaptur
             rows, _ = runtime.step(frame, runtime.initial_state(*size), 1.0)
             np.testing.assert_array_equal(rows, expected.step(frame, expected.initial_state(*size), 1.0)[0])
     assert [record.getMessage() for record in caplog.records] == [
-        "torch computes s4d-vit-nano, which onnxruntime would do faster (no graph for a memory of S4D)"
+        "torch computes rvt-nano, which onnxruntime would do faster (no graph for a memory of LSTM)"
     ]
-    with pytest.raises(InputError, match="no graph for a memory of S4D"):
+    with pytest.raises(InputError, match="no graph for a memory of LSTM"):
         open_runtime(built, "onnxruntime").initial_state(32, 32)
 
 

@@ -59,6 +59,20 @@ def test_what_is_kept_ends_with_its_parameters(name: str) -> None:
     assert_same(steps(prepared, [0.1, 0.1]), steps(expected, [0.1, 0.1]))
 
 
+@pytest.mark.parametrize("name", NANO)
+def test_a_period_of_no_whole_microseconds_is_sampled_once_for_each_of_its_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """59.94 Hz has periods of 16,683 and 16,684 us: both stay prepared, so that no step computes the matrix exponential again."""
+    detector = build(name)
+    sizes = [16_683 / 50_000, 16_684 / 50_000]
+    for dt in sizes:
+        detector.prepare(dt)
+    for module in detector.modules():
+        for method in ("sampled", "_sampled"):
+            if hasattr(module, method):
+                monkeypatch.setattr(module, method, lambda *_: pytest.fail("sampled again"))
+    steps(detector, [*sizes, *sizes, sizes[1], sizes[0]])
+
+
 def test_training_is_not_prepared() -> None:
     """Gradients reach the parameters, though a step of the same dt is kept."""
     detector = build("s5-vit-nano")

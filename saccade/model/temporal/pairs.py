@@ -58,6 +58,12 @@ def multiply_conjugate(left: Tensor, right: Tensor) -> Tensor:
     return pack(product(unpack(left), conjugate(unpack(right))))
 
 
+def rotations(pair: Pair) -> Tensor:
+    """Multiplication by complex numbers (..., n) as real matrices (..., 2n, 2n) on [real | imaginary]."""
+    real, imag = (torch.diag_embed(part) for part in pair)
+    return torch.cat([torch.cat([real, -imag], -1), torch.cat([imag, real], -1)], -2)
+
+
 def zero_order_hold(eigenvalues: Pair, step: Tensor) -> tuple[Pair, Pair]:
     """decay = exp(z), gain = (exp(z) - 1) / eigenvalue with z = eigenvalue step; exp(z) - 1 without cancellation at small steps."""
     real, imag = eigenvalues[0] * step, eigenvalues[1] * step

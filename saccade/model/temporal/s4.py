@@ -5,13 +5,41 @@ is the real matrix R - 2 q q^T, R made of 2 x 2 rotations and q = [Re p; Im p]. 
 used here is stable.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from saccade.model.temporal import initialise, siso
+from saccade.model.temporal import initialise, siso, streamed
 from saccade.model.temporal.interface import LayerState, Prepared, check_features, check_option, check_state, check_steps
-from saccade.model.temporal.pairs import Pair, from_last_axis, pack, quotient
+from saccade.model.temporal.pairs import conjugate, from_last_axis, pack, product, reciprocal, rotations, unpack
+
+
+class Sampled(NamedTuple):
+    """x[t] = A x[t-1] + control u[t], A a matrix, or by parts: decay x - left (right . x). Axes (1 or T, 1 or B, C, N)."""
+
+    control: Tensor
+    matrix: Tensor | None = None  # (1 or T, 1 or B, C, N, N)
+    parts: tuple[Tensor, Tensor, Tensor] | None = None  # decay [real | imaginary], left, right
+
+    def at(self, which: Tensor) -> "Sampled":
+        """The steps WHICH (T, B) of those that were sampled as (steps, 1)."""
+        if self.parts is None:
+            return Sampled(self.control[which, 0], None if self.matrix is None else self.matrix[which, 0])
+        decay, left, right = self.parts
+        return Sampled(self.control[which, 0], parts=(decay[which, 0], left[which, 0], right[which, 0]))
+
+    def advance(self, t: int, states: Tensor) -> Tensor:
+        """A[t] states, of states (B, C, N, pixels)."""
+        which = min(t, len(self.control) - 1)
+        if self.matrix is not None:
+            return self.matrix[which] @ states
+        assert self.parts is not None
+        decay, left, right = (part[which] for part in self.parts)
+        (real, imag), half = unpack(decay[..., None, :]), states.shape[-2] // 2
+        moved = product((real.mT, imag.mT), (states[..., :half, :], states[..., half:, :]))
+        return torch.cat(moved, -2) - left[..., None] * (right[..., None, :] @ states)
 
 
 class S4(nn.Module):
@@ -33,7 +61,7 @@ class S4(nn.Module):
         check_option("s4: timescales", timescales, initialise.TIMESCALES)
         check_option("s4: form", form, siso.FORMS)
         self.dim, self.order, self.discretisation, self.form = dim, order, discretisation, form
-        self._prepared: Prepared[tuple[Tensor, Tensor]] = Prepared()
+        self._prepared: Prepared[Sampled] = Prepared()
         random = initialise.numpy_generator(generator)
         modes = initialise.modes("legs", order)
         basis = modes.vectors.conj().T
@@ -61,62 +89,64 @@ class S4(nn.Module):
         equal_steps = check_steps("s4", dt, x)
         with torch.autocast(x.device.type, enabled=False):
             prepared = self._prepared.find(self, dt) if equal_steps else None
-            transition, control = prepared or self._sampled_once(dt, equal_steps)
-
-            def advance(t: int, states: Tensor) -> Tensor:
-                return transition[min(t, len(transition) - 1)] @ states
-
-            u = siso.to_signal(x.to(self.D.dtype))
+            sampled = prepared or self._sampled_once(dt, equal_steps)
+            u, start = siso.to_signal(x.to(self.D.dtype)), state[0].flatten(3)
             observe = pack((self.C[..., 0], -self.C[..., 1]))
-            if len(x) == 1 and not torch.is_grad_enabled() and not torch.compiler.is_compiling():
-                last = advance(0, state[0].flatten(3))
-                last.addcmul_(control[0][..., None], u)  # in place: a stream is bound by memory bandwidth
-                y = observe[:, None] @ last
+            if sampled.parts is not None and streamed.applies(u):
+                decay, left, right = (part[0] for part in sampled.parts)
+                y, last = streamed.step(decay, sampled.control[0], observe, self.D, u, start, (left, right))
+            elif streamed.applies(u):
+                last = sampled.advance(0, start)
+                last.addcmul_(sampled.control[0][..., None], u)  # in place: a stream is bound by memory bandwidth
+                y = torch.addcmul(observe[:, None] @ last, self.D[:, None, None], u)
             else:
-                y, last = siso.run(advance, control, observe, u, state[0].flatten(3), self.form)
-            y = siso.from_signal(y + self.D[:, None, None] * u, *x.shape[2:4])
-        return y, (last.view(state[0].shape),)
+                y, last = siso.run(sampled.advance, sampled.control, observe, u, start, self.form)
+                y = y + self.D[:, None, None] * u
+        return siso.from_signal(y, *x.shape[2:4]), (last.view(state[0].shape),)
 
     def prepare(self, dt: float) -> None:
-        self._prepared.add(self, dt, self._sampled)
+        self._prepared.add(self, dt, self.sampled)
 
-    def _sampled_once(self, dt: Tensor, equal_steps: bool) -> tuple[Tensor, Tensor]:
-        """`_sampled` of every step, each value computed once: a camera's period that is no whole number of microseconds has two."""
+    def _sampled_once(self, dt: Tensor, equal_steps: bool) -> Sampled:
+        """`sampled` of every step, each value computed once: a camera's period that is no whole number of microseconds has two."""
         if equal_steps or dt.requires_grad or torch.compiler.is_compiling():
-            return self._sampled(dt[:1, :1] if equal_steps else dt)
+            return self.sampled(dt[:1, :1] if equal_steps else dt)
         distinct, which = torch.unique(dt, return_inverse=True)
-        transition, control = self._sampled(distinct[:, None])
-        return transition[which, 0], control[which, 0]
+        return self.sampled(distinct[:, None]).at(which)
 
-    def _sampled(self, dt: Tensor) -> tuple[Tensor, Tensor]:
-        """Transition and control of the system sampled with the steps."""
+    def sampled(self, dt: Tensor) -> Sampled:
+        """The system sampled with the steps (T, B)."""
         with torch.autocast(dt.device.type, enabled=False):
             steps = dt.to(self.D.dtype)[..., None] * self.log_step.exp()
             return self._bilinear(steps) if self.discretisation == "bilinear" else self._zero_order_hold(steps)
 
+    def stepped(self, dt: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """One step as x' = matrix x + control u, y = observe . x' + direct u per channel: (C, N, N), (C, N), (C, N), (C)."""
+        sampled = self.sampled(torch.full((1, 1), dt, device=self.D.device))
+        matrix = sampled.advance(0, torch.eye(self.order, dtype=self.D.dtype, device=self.D.device).expand(1, self.dim, -1, -1))[0]
+        return matrix, sampled.control[0, 0], pack((self.C[..., 0], -self.C[..., 1])), self.D
+
     def matrices(self) -> tuple[Tensor, Tensor]:
         """A (C, N, N) and B (C, N) of the continuous system, in real parts."""
         low_rank = pack(from_last_axis(self.low_rank))
-        return _rotations((-self.log_decay.exp(), self.frequency)) - 2 * _outer(low_rank, low_rank), pack(from_last_axis(self.B))
+        return rotations((-self.log_decay.exp(), self.frequency)) - 2 * _outer(low_rank, low_rank), pack(from_last_axis(self.B))
 
-    def _zero_order_hold(self, steps: Tensor) -> tuple[Tensor, Tensor]:
+    def _zero_order_hold(self, steps: Tensor) -> Sampled:
         """exp([[A, B], [0, 0]] step) = [[transition, control], [0, 1]]; squaring long steps of LegS needs float64."""
         matrix, control = self.matrices()
         both = torch.cat([matrix, control[..., None]], -1).double() * steps[..., None, None].double()
         whole = torch.linalg.matrix_exp(torch.nn.functional.pad(both, (0, 0, 0, 1))).to(steps.dtype)
-        return whole[..., :-1, :-1], whole[..., :-1, -1]
+        return Sampled(whole[..., :-1, -1], whole[..., :-1, :-1])
 
-    def _bilinear(self, steps: Tensor) -> tuple[Tensor, Tensor]:
-        """(1 - step A / 2)^-1 by Sherman and Morrison: only the diagonal part is ever inverted."""
+    def _bilinear(self, steps: Tensor) -> Sampled:
+        """2 M - 1 and step M B with M = (1 - step A / 2)^-1, by Sherman and Morrison a diagonal matrix and one of rank one as A itself."""
         scale = steps[..., None]
-        denominator = 1 + scale / 2 * self.log_decay.exp(), -scale / 2 * self.frequency
-        inverse = _rotations(quotient((torch.ones_like(denominator[0]), torch.zeros_like(denominator[1])), denominator))
-        low_rank = pack(from_last_axis(self.low_rank))
-        left, right = (inverse @ low_rank[..., None]).squeeze(-1), (low_rank[..., None, :] @ inverse).squeeze(-2)
-        share = scale / (1 + scale * (low_rank * left).sum(-1, keepdim=True))
-        inverse = inverse - _outer(share * left, right)
-        control = (inverse @ pack(from_last_axis(self.B))[..., None]).squeeze(-1)
-        return 2 * inverse - torch.eye(self.order, dtype=inverse.dtype, device=inverse.device), scale * control
+        inverse = reciprocal((1 + scale / 2 * self.log_decay.exp(), -scale / 2 * self.frequency))
+        low_rank, control = from_last_axis(self.low_rank), from_last_axis(self.B)
+        right, left = pack(product(low_rank, conjugate(inverse))), pack(product(low_rank, inverse))
+        left = left * (scale / (1 + scale * (pack(low_rank) * left).sum(-1, keepdim=True)))
+        moved = pack(product(inverse, control)) - left * (right * pack(control)).sum(-1, keepdim=True)
+        return Sampled(scale * moved, parts=(pack((2 * inverse[0] - 1, 2 * inverse[1])), 2 * left, right))
 
 
 def _per_channel(values: Tensor, dim: int) -> nn.Parameter:
@@ -125,9 +155,3 @@ def _per_channel(values: Tensor, dim: int) -> nn.Parameter:
 
 def _outer(left: Tensor, right: Tensor) -> Tensor:
     return left[..., :, None] * right[..., None, :]
-
-
-def _rotations(pair: Pair) -> Tensor:
-    """Multiplication by complex numbers (..., n) as real matrices (..., 2n, 2n) on [real | imaginary]."""
-    real, imag = (torch.diag_embed(part) for part in pair)
-    return torch.cat([torch.cat([real, -imag], -1), torch.cat([imag, real], -1)], -2)

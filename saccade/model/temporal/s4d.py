@@ -4,11 +4,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from saccade.machine import compiled
-from saccade.model.temporal import initialise, siso
+from saccade.model.temporal import initialise, siso, streamed
 from saccade.model.temporal.antialias import Transfer, band_weights, check_band
 from saccade.model.temporal.interface import LayerState, Prepared, check_features, check_option, check_state, check_steps
-from saccade.model.temporal.pairs import DISCRETISATIONS, Pair, from_last_axis, pack, product
+from saccade.model.temporal.pairs import DISCRETISATIONS, Pair, from_last_axis, pack, product, rotations
 
 
 class S4D(nn.Module):
@@ -75,12 +74,12 @@ class S4D(nn.Module):
                 return torch.cat(moved, 2)
 
             u = siso.to_signal(x.to(self.D.dtype))
-            if u.device.type == "cpu" and len(x) == 1 and not torch.is_grad_enabled() and not torch.compiler.is_compiling():
-                y, last = _stream_step(pack((real, imag))[0], control[0], observe, u, state[0].flatten(3))
+            if streamed.applies(u):
+                y, last = streamed.step(pack((real, imag))[0], control[0], observe, self.D, u, state[0].flatten(3))
             else:
                 y, last = siso.run(advance, control, observe, u, state[0].flatten(3), self.form)
-            y = siso.from_signal(y + self.D[:, None, None] * u, *x.shape[2:4])
-        return y, (last.view(state[0].shape),)
+                y = y + self.D[:, None, None] * u
+        return siso.from_signal(y, *x.shape[2:4]), (last.view(state[0].shape),)
 
     def prepare(self, dt: float) -> None:
         self._prepared.add(self, dt, self._sampled)
@@ -91,6 +90,11 @@ class S4D(nn.Module):
             steps = dt.to(self.D.dtype)[..., None, None] * self.log_step.exp()[:, None]
             (real, imag), gain = DISCRETISATIONS[self.discretisation](self.eigenvalues(), steps)
             return real, imag, pack(product(gain, from_last_axis(self.B))), pack(self._observe_conjugate())
+
+    def stepped(self, dt: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """One step as x' = matrix x + control u, y = observe . x' + direct u per channel: (C, N, N), (C, N), (C, N), (C)."""
+        real, imag, control, observe = self._sampled(torch.full((1, 1), dt, device=self.D.device))
+        return rotations((real[0, 0], imag[0, 0])), control[0, 0], observe, self.D
 
     def eigenvalues(self) -> Pair:
         """Real parts are negative whatever the parameters are: no state can grow."""
@@ -113,39 +117,3 @@ class S4D(nn.Module):
             ((control[0] * step)[..., None], (control[1] * step)[..., None]),
             (observe[0][:, None], -observe[1][:, None]),
         )
-
-
-def _stream_step(decay: Tensor, control: Tensor, observe: Tensor, u: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-    """The recurrence of one step, compiled: a stream is bound by memory bandwidth."""
-    last, y = (
-        torch.empty_like(start, memory_format=torch.contiguous_format),
-        torch.empty_like(u[:, :, 0], memory_format=torch.contiguous_format),
-    )
-    arrays = (decay, control, observe.contiguous(), u[:, :, 0].contiguous(), start.contiguous(), last, y)
-    _step_channels(*(tensor.detach().numpy() for tensor in arrays))
-    return y[:, :, None], last
-
-
-@compiled
-def _step_channels(decay, control, observe, u, state, next_state, y):
-    """One step of a diagonal system per channel, without gradients, in one pass over the state: next_state and y are written.
-
-    decay, control (1 or B, C, N), observe (C, N) with the sign of Re(C x), u and y (B, C, pixels), states (B, C, N, pixels).
-    """
-    batch, channels, order, pixels = state.shape
-    half = order // 2
-    for b in range(batch):
-        g = min(b, decay.shape[0] - 1)
-        for c in range(channels):
-            given, shown = u[b, c], y[b, c]
-            shown[:] = 0
-            for n in range(half):
-                ar, ai, br, bi = decay[g, c, n], decay[g, c, half + n], control[g, c, n], control[g, c, half + n]
-                cr, ci = observe[c, n], observe[c, half + n]
-                real, imag, next_real, next_imag = state[b, c, n], state[b, c, half + n], next_state[b, c, n], next_state[b, c, half + n]
-                for p in range(pixels):
-                    re = ar * real[p] - ai * imag[p] + br * given[p]
-                    im = ar * imag[p] + ai * real[p] + bi * given[p]
-                    next_real[p] = re
-                    next_imag[p] = im
-                    shown[p] += cr * re + ci * im
