@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ def train(
     *,
     kind: DatasetKind | None = None,
     also: Sequence[Path | str] = (),
+    on: str = "local",
+    processes: int = 0,
     **changes: Any,
 ) -> "Metrics | None":
     """Train a detector on the splits train and val of a folder: `saccade.train("streets", "run", "synthetic", steps=300)`.
@@ -37,20 +40,40 @@ def train(
 
     recipe: gen1, 1mpx, synthetic, photos, or a `TrainingSettings`. kind: what the data set is, where its content doesn't tell.
     also: folders of further data sets of the same classes, whose split train is trained on as well; validation stays with DATA.
+    on: ray or ray://HOST:10001 (extra cluster): PROCESSES of a Ray cluster (0: one for each of its GPUs) share every batch; its machines
+    must share the folders. Returns None then: the scores are in metrics.jsonl.
     changes: any field of `TrainingSettings`, such as model="rvt-nano", steps=300, device="cuda".
     """
     from saccade.training.loop import fit
+    from saccade.training.on_ray import RayTraining, train_on_ray
     from saccade.training.processes import from_environment
-    from saccade.training.start import halving_of
 
     settings = _settings(recipe, changes)
     if "wandb" in settings.log:
         check_extra("log=wandb", "wandb", "wandb")
+    if on != "local":
+        if not on.startswith("ray://"):
+            training_data(data, settings, kind=kind, also=also)  # what is wrong with it is better said here
+        places = [str(Path(folder).resolve()) for folder in also]
+        work = partial(train, str(Path(data).resolve()), str(Path(out).resolve()), settings, kind=kind, also=places)
+        gpus = None if settings.device == "auto" else settings.device == "cuda"
+        train_on_ray(RayTraining(work, Path(out).resolve(), processes, gpus, most=settings.batch // settings.accumulation), on)
+        return None
+    found = training_data(data, settings, kind=kind, also=also)
+    with staged(located(out), writes=from_environment(os.environ)["rank"] == 0) as folder:
+        return fit(*found, folder, settings)
+
+
+def training_data(
+    data: Path | str, settings: TrainingSettings, *, kind: DatasetKind | None = None, also: Sequence[Path | str] = ()
+) -> tuple[Dataset, Dataset | None]:
+    """The recordings that `train` learns from, and those that it validates on, if there are any."""
+    from saccade.training.start import halving_of
+
     halved = halving_of(settings)
     further = [open_dataset(folder, "train", halve=halved) for folder in also]
     training = join_datasets([open_dataset(data, "train", kind, halve=halved), *further])
-    with staged(located(out), writes=from_environment(os.environ)["rank"] == 0) as folder:
-        return fit(training, open_to_validate(data, kind, halve=halved), folder, settings)
+    return training, open_to_validate(data, kind, halve=halved)
 
 
 def evaluate(

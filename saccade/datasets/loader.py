@@ -49,7 +49,9 @@ class Batch:
         return [Target(boxes, classes) for boxes, classes in parts]
 
     def to(self, device: torch.device | str) -> "Batch":
-        """Copy to a device, asynchronously where memory is pinned; `ends_us` stays where it is, the model doesn't need it."""
+        """Copy the frames to a device, asynchronously where memory is pinned. Labels and dt stay where they are: they decide shapes and are
+        checked, and the device would have to be asked for them again.
+        """
         moved = {name: getattr(self, name).to(device, non_blocking=True) for name in TENSORS}
         return replace(self, **moved)
 
@@ -58,7 +60,7 @@ class Batch:
         return replace(self, **{name: getattr(self, name).pin_memory() for name in TENSORS})
 
 
-TENSORS = ("frames", "dt", "is_first", "labelled", "boxes", "classes")
+TENSORS = ("frames", "is_first")  # those that go to the device at once
 
 
 def collate(clips: Sequence[Clip], height: int = 0, width: int = 0, multiple: int | tuple[int, int] = 1) -> Batch:
@@ -97,7 +99,7 @@ def collate(clips: Sequence[Clip], height: int = 0, width: int = 0, multiple: in
 
 
 class Loader:
-    """Endless batches of BATCH lanes, those of process RANK of WORLD, which share one set of lanes.
+    """Endless batches of BATCH lanes, or of those in MINE, where several processes share them.
 
     Close it, or use it in a `with`: then no worker outlives it. Iterating again begins at step 0 again.
     """
@@ -112,21 +114,21 @@ class Loader:
         length: int,
         multiple: int | tuple[int, int] = 32,
         seed: int = 0,
-        rank: int = 0,
-        world: int = 1,
+        mine: range | None = None,
         workers: int = 1,
         pin_memory: bool = False,
     ) -> None:
-        if batch < 1 or not 0 <= rank < world or workers < 0:
+        mine = range(batch) if mine is None else mine
+        if not mine or not 0 <= mine[0] <= mine[-1] < batch or workers < 0:
             raise InputError(
-                f"loader: batch={batch}, rank={rank} of world={world}, workers={workers}: expected a batch of at least 1, a rank below the "
-                "world's size, no negative numbers"
+                f"loader: batch={batch}, lanes {mine.start} to {mine.stop} of it, workers={workers}: expected at least one lane, within "
+                "the batch, and no negative number of workers"
             )
-        self.lanes = Lanes(dataset, sampling, settings, lanes=batch * world, length=length, seed=seed)
+        self.lanes = Lanes(dataset, sampling, settings, lanes=batch, length=length, seed=seed)
         self.workers, self.pin_memory = workers, pin_memory
         self.boxes = 0  # so far, those that vanished included
         self.vanished = 0
-        self._steps = _BatchOfStep(self.lanes, range(rank * batch, (rank + 1) * batch), multiple)
+        self._steps = _BatchOfStep(self.lanes, mine, multiple)
         self._iterator: Iterator[Batch | InputError] | None = None
 
     def __iter__(self) -> Iterator[Batch]:

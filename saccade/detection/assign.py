@@ -1,4 +1,7 @@
-"""PREDICTIONS + TARGETS -> MATCHES: which cell learns which label (SimOTA), for all frames at once."""
+"""PREDICTIONS + TARGETS -> MATCHES: which cell learns which label (SimOTA), for all frames at once.
+
+Labels may stay on the CPU while the predictions are on a GPU: all that decides a shape comes from the labels, so nothing waits for the GPU.
+"""
 
 from typing import NamedTuple
 
@@ -28,6 +31,15 @@ class Matches(NamedTuple):
     labels: Int64[Tensor, "positives"]  # row in the labels of all frames, one after the other
 
 
+class Owners(NamedTuple):
+    """The cells in reach of any label, and what each learns: their number is known before the predictions are."""
+
+    frames: Int64[Tensor, "union"]
+    cells: Int64[Tensor, "union"]
+    labels: Int64[Tensor, "union"]  # row in the labels of all frames; 0 where nothing is learned
+    learns: Bool[Tensor, "union"]  # false: its target is "no object"
+
+
 class Candidates(NamedTuple):
     """The cells in reach of any label (the union), and a table of them with a row per label: all that are in its frame."""
 
@@ -39,35 +51,42 @@ class Candidates(NamedTuple):
 
 
 def join(targets: list[Target], predictions: Predictions) -> tuple[Target, Int64[Tensor, "labels"]]:
-    """All labels one after the other, checked, and the frame of each."""
+    """All labels one after the other, checked, and the frame of each; on the device of the targets."""
     frames, _, classes = predictions.classes.shape
     if len(targets) != frames:
         raise InputError(f"loss: {len(targets)} targets for {frames} frames; give every frame one, without boxes if it has none")
-    device, dtype = predictions.boxes.device, precise(predictions.boxes[:0]).dtype
-    boxes = torch.cat([target.boxes for target in targets] or [torch.zeros(0, 4)]).to(device, dtype)
-    ids = torch.cat([target.classes for target in targets] or [torch.zeros(0, dtype=torch.int64)]).to(device)
+    boxes = torch.cat([target.boxes for target in targets] or [torch.zeros(0, 4)]).to(precise(predictions.boxes[:0]).dtype)
+    ids = torch.cat([target.classes for target in targets] or [torch.zeros(0, dtype=torch.int64)])
     check_target(Target(boxes, ids), classes)
     counts = torch.tensor([len(target.boxes) for target in targets], dtype=torch.int64)
-    return Target(boxes, ids), torch.repeat_interleave(counts).to(device)
+    return Target(boxes, ids), torch.repeat_interleave(counts).to(boxes.device)
 
 
 def assign(predictions: Predictions, targets: list[Target]) -> Matches:
     """SimOTA as published: cost = class + 3 overlap; each label takes its k cheapest cells; a contested cell goes to the cheapest label."""
-    return match(predictions, *join(targets, predictions))
+    found, _ = match(predictions, targets)
+    taken = found.learns.nonzero()[:, 0]
+    return Matches(found.frames[taken], found.cells[taken], found.labels[taken])
 
 
 @torch.no_grad()
-def match(predictions: Predictions, labels: Target, frame_of: Int64[Tensor, "labels"]) -> Matches:
-    """`assign` for labels that are joined already."""
-    found = candidates(predictions, labels, frame_of)
+def match(predictions: Predictions, targets: list[Target]) -> tuple[Owners, Target]:
+    """`assign` without waiting for the device of the predictions: every cell in reach with its label, if any; and the labels, joined."""
+    labels, frame_of = join(targets, predictions)
+    found, labels = _moved(candidates(predictions, labels, frame_of), labels, predictions.boxes.device)
     if not len(found.cells):
-        none = found.cells
-        return Matches(none, none, none)
+        return Owners(found.frames, found.cells, found.cells, found.cells > 0), labels
     cost, overlaps = costs(predictions, labels, found, cells_of(predictions))
-    claims = claim(cost, overlaps)
-    owner = resolve(cost, claims, found)
-    taken = (owner < len(labels.boxes)).nonzero()[:, 0]
-    return Matches(found.frames[taken], found.cells[taken], owner[taken])
+    owner = resolve(cost, claim(cost, overlaps), found)
+    learns = owner < len(labels.boxes)
+    return Owners(found.frames, found.cells, torch.where(learns, owner, 0), learns), labels
+
+
+def _moved(found: Candidates, labels: Target, device: torch.device) -> tuple[Candidates, Target]:
+    return (
+        Candidates(*(column.to(device, non_blocking=True) for column in found)),
+        Target(*(column.to(device, non_blocking=True) for column in labels)),
+    )
 
 
 def candidates(predictions: Predictions, labels: Target, frame_of: Tensor) -> Candidates:

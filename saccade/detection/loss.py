@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
+from torch.nn.functional import binary_cross_entropy_with_logits
 
-from saccade.detection.assign import join, match
+from saccade.detection.assign import match
 from saccade.detection.boxes import Cells, Target, cells_of, from_raw, from_xywh, overlap, precise, to_xywh
 from saccade.model.values import Predictions
 
@@ -27,27 +27,30 @@ class Loss(NamedTuple):
 def loss(predictions: Predictions, targets: list[Target], *, l1: bool = False) -> Loss:
     """Terms "iou", "objectness", "class", with L1 also "l1": `loss(predictions, targets).total.backward()`.
 
-    Each is a sum over all frames, divided by the number of cells that learn a label (at least 1).
+    Each is a sum over all frames, divided by the number of cells that learn a label (at least 1). That number stays on the device: sums
+    run over all cells in reach of a label, with those that learn none as zeros, so that nobody waits for it.
     """
-    labels, frame_of = join(targets, predictions)
-    matches = match(predictions, labels, frame_of)
-    at = (matches.frames, matches.cells)
-    cells = Cells(*(column[matches.cells] for column in cells_of(predictions)))
-    raw, true = predictions.boxes[at], labels.boxes[matches.labels]
+    found, labels = match(predictions, targets)
+    at = (found.frames, found.cells)
+    cells = Cells(*(column[found.cells] for column in cells_of(predictions)))
+    raw, true = predictions.boxes[at], labels.boxes[found.labels]
     overlaps = overlap(from_xywh(from_raw(raw, cells)), true)
+    learns = found.learns.to(overlaps.dtype)
     wanted = torch.zeros_like(precise(predictions.objectness))
-    wanted[at] = 1
+    wanted[at] = learns.to(wanted.dtype)
     classes = precise(predictions.classes[at])
-    right = one_hot(labels.classes[matches.labels], classes.shape[-1]) * overlaps.detach()[:, None]
+    kinds = torch.arange(classes.shape[-1], device=classes.device)
+    right = (labels.classes[found.labels][:, None] == kinds) * overlaps.detach()[:, None]
     terms = {
-        "iou": OVERLAP_WEIGHT * (1 - overlaps.square()).sum(),
+        "iou": OVERLAP_WEIGHT * torch.where(found.learns, 1 - overlaps.square(), 0).sum(),
         "objectness": binary_cross_entropy_with_logits(precise(predictions.objectness), wanted, reduction="sum"),
-        "class": binary_cross_entropy_with_logits(classes, right, reduction="sum"),
+        "class": binary_cross_entropy_with_logits(classes, right, learns[:, None], reduction="sum"),
     }
     if l1:
-        terms["l1"] = (precise(raw) - to_raw(true, cells)).abs().sum()
-    count = max(len(matches.cells), 1)
-    return Loss({name: term / count for name, term in terms.items()}, torch.tensor(len(matches.cells)))
+        terms["l1"] = torch.where(found.learns[:, None], (precise(raw) - to_raw(true, cells)).abs(), 0).sum()
+    positives = found.learns.sum()
+    count = positives.clamp(min=1)
+    return Loss({name: term / count for name, term in terms.items()}, positives)
 
 
 def to_raw(boxes: Tensor, cells: Cells) -> Tensor:

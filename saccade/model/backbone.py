@@ -7,6 +7,7 @@ from typing import cast
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from saccade.config import BackboneConfig, MemoryConfig
 from saccade.model.mixing import MIXINGS, Partition
@@ -26,6 +27,7 @@ class Backbone(nn.Module):
     def __init__(self, config: BackboneConfig) -> None:
         super().__init__()
         self.config = config
+        self.recompute = False  # activation checkpointing: of each stage, training keeps its input only and computes the rest again
         inputs = (config.channels, *config.dims[:-1])
         self.stages: Sequence[Stage] = nn.ModuleList(Stage(config, index, dim_in) for index, dim_in in enumerate(inputs))  # type: ignore[assignment]
 
@@ -42,7 +44,10 @@ class Backbone(nn.Module):
         partition = frames.shape[-2] // self.config.multiple, frames.shape[-1] // self.config.multiple
         features, states, x = [], [], frames
         for stage, memory in zip(self.stages, state, strict=True):
-            x, memory = stage(x, memory, dt, partition)
+            if self.recompute and torch.is_grad_enabled():
+                x, memory = checkpoint(stage, x, memory, dt, partition, use_reentrant=False, preserve_rng_state=False)
+            else:
+                x, memory = stage(x, memory, dt, partition)
             features.append(x)
             states.append(memory)
         return tuple(features), tuple(states)

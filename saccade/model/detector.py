@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from saccade.config import DetectorConfig
 from saccade.model.backbone import Backbone
+from saccade.model.temporal.interface import limits_of_steps
 from saccade.model.values import Predictions, Pyramid, State, pick
 from saccade.model.yolox import Head, Neck
 from saccade.types import InputError
@@ -27,13 +28,16 @@ class Detector(nn.Module):
     def encode(self, frames: Tensor, state: State, dt: Tensor | float = 1.0) -> tuple[Pyramid, State]:
         """Features of strides 8, 16, 32 of frames (T, B, channels, H, W), counts as uint8 or float, and the state after the last.
 
-        dt is the time since the frame before in units of the training window: one number, or (T, B). Frames whose sides don't suit the
-        attention are padded with zeros at the bottom and right; boxes keep their origin.
+        dt is the time since the frame before in units of the training window: one number, or (T, B), on the CPU or with the frames. Frames
+        whose sides don't suit the attention are padded with zeros at the bottom and right; boxes keep their origin.
         """
         frames = self._fit(frames)
-        steps = torch.as_tensor(dt, dtype=torch.float32, device=frames.device)
+        steps = torch.as_tensor(dt, dtype=torch.float32)
         if steps.ndim and steps.shape != frames.shape[:2]:
             raise InputError(f"{self.config.name}: dt must be one number or (T, B) = {tuple(frames.shape[:2])}, got {tuple(steps.shape)}")
+        if steps.device != frames.device:
+            limits_of_steps(self.config.name, steps)
+            steps = steps.to(frames.device, non_blocking=True)
         features, state = self.backbone(frames, state, steps.expand(frames.shape[:2]))
         return features[1:], state
 

@@ -24,9 +24,13 @@ class Predictions(NamedTuple):
 
 
 def pick(pyramid: Pyramid, which: Tensor) -> Pyramid:
-    """The frames where WHICH (T, B) is true, in the order T before B: neck and head are over a quarter of a step's time."""
-    fine, middle, coarse = pyramid
-    return fine[which], middle[which], coarse[which]
+    """The frames where WHICH (T, B) is true, in the order T before B: neck and head are over a quarter of a step's time.
+
+    Where WHICH is on the CPU, how many there are is known without waiting for a GPU.
+    """
+    rows = which.flatten().nonzero()[:, 0].to(pyramid[0].device, non_blocking=True)
+    fine, middle, coarse = (level.flatten(0, 1)[rows] for level in pyramid)
+    return fine, middle, coarse
 
 
 def reset(state: State, is_first: Tensor) -> State:

@@ -149,9 +149,8 @@ def resume(run: TrainingRun, out: Path, settings: TrainingSettings, processes: P
     run.optimiser.load_state_dict(found.optimiser)
     if run.average is not None and found.average is not None:
         run.average.detector.load_state_dict(found.average)
-    own = settings.batch // processes.world
-    mine = slice(processes.rank * own, (processes.rank + 1) * own)
-    run.state = change(found.state, lambda tensor: tensor[mine].to(processes.device))
+    mine = processes.lanes(settings.batch)
+    run.state = change(found.state, lambda tensor: tensor[mine.start : mine.stop].to(processes.device))
     run.step, run.best = found.step, found.best
     torch.set_rng_state(found.random)
     if processes.rank == 0:

@@ -6,10 +6,12 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from saccade.config import DetectorConfig
 from saccade.datasets.check import warn_of_dropped_labels
@@ -25,8 +27,9 @@ from saccade.pool import Stopped, stop_signals
 from saccade.training.checkpoint import MovingAverage, TrainingRun, resume, save_checkpoint
 from saccade.training.log import METRICS, Log, memory_mb, plot_losses
 from saccade.training.objective import Learned, learn
-from saccade.training.processes import Processes, joined, share_batch_norms
+from saccade.training.processes import Processes, joined
 from saccade.training.settings import TrainingSettings, average_decay, learning_rate
+from saccade.training.shared import share_batch_norms, share_gradients
 from saccade.training.start import build_detector, check_half_precision, choose_tf32
 from saccade.types import InputError
 from saccade.weights.load import save_detector
@@ -45,9 +48,10 @@ def fit(
     CONFIG: the detector, where `settings.model` is neither a preset nor a file.
     """
     with joined(settings.device) as processes, only_writer(out) if processes.rank == 0 else nullcontext(), explain_full_disk(out, RESUMES):
-        if settings.batch % (processes.world * settings.accumulation):
+        if settings.batch // processes.world < settings.accumulation:
             raise InputError(
-                f"training: batch={settings.batch} can't be shared by {processes.world} processes in {settings.accumulation} equal parts"
+                f"training: batch={settings.batch} is too small for {processes.world} processes with accumulation={settings.accumulation}: "
+                "each part needs a clip; use fewer processes or a larger batch"
             )
         if settings.precision == "bf16":
             check_half_precision(processes.device)
@@ -61,18 +65,20 @@ def fit(
             log.warning("%s", note)
         optimiser = torch.optim.AdamW(detector.parameters(), lr=settings.highest_rate, weight_decay=settings.weight_decay, fused=True)
         run = TrainingRun(detector, optimiser, MovingAverage(detector) if settings.average else None)
-        if processes.world > 1 and settings.share_batch_norms:
-            share_batch_norms(detector)
+        if processes.world > 1:
+            share_batch_norms(detector, together=settings.share_batch_norms)
+        detector.backbone.recompute = settings.recompute
+        if settings.compile:
+            detector.backbone.compile()
         with Loader(
             training,
             Sampling.of(detector.config),
             settings.lanes,
-            batch=settings.batch // processes.world,
+            batch=settings.batch,
             length=settings.length,
             multiple=detector.config.backbone.multiple,
             seed=settings.seed,
-            rank=processes.rank,
-            world=processes.world,
+            mine=processes.lanes(settings.batch),
             workers=settings.workers,
             pin_memory=processes.device.type == "cuda",
         ) as loader:
@@ -82,11 +88,13 @@ def fit(
                 warn_of_dropped_labels(training)
                 with replacing(out / "settings.json") as temporary:
                     temporary.write_text(json.dumps({**asdict(settings), "config": asdict(detector.config)}, indent=2) + "\n")
-            return _loop(run, loader.batches(run.step), validation, out, settings, processes, binding)
+            network = share_gradients(detector, processes)
+            return _loop(run, network, loader.batches(run.step), validation, out, settings, processes, binding)
 
 
 def _loop(
     run: TrainingRun,
+    network: nn.Module,
     batches: Iterator[Batch],
     validation: Dataset | None,
     out: Path,
@@ -106,7 +114,7 @@ def _loop(
                 batch = next(batches).to(processes.device)
             except RuntimeError as error:  # what torch's loader raises when a worker dies
                 raise _reader_lost(error, run, bool(asked), out, settings, processes, binding) from error
-            learned = _step(run, batch, settings, processes, bool(asked), out)
+            learned = _step(run, network, batch, settings, processes, bool(asked), out)
             if said is not None:
                 said.step(run.step, _values(run, learned, batch, settings, processes, time.perf_counter() - started))
             finished = run.step == settings.steps
@@ -146,21 +154,20 @@ def _reader_lost(
     )
 
 
-def _step(run: TrainingRun, batch: Batch, settings: TrainingSettings, processes: Processes, stop: bool, out: Path) -> Learned:
+def _step(
+    run: TrainingRun, network: nn.Module, batch: Batch, settings: TrainingSettings, processes: Processes, stop: bool, out: Path
+) -> Learned:
     """One step of the optimiser; refuses to go on with numbers that aren't finite, before they reach the weights."""
     state = run.detector.initial_state(batch.frames) if run.state is None else run.state
-    learned, state = learn(run.detector, batch, state, settings, processes, stop)
-    parameters = list(run.detector.parameters())
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    wrong = [name for name, value in learned.terms.items() if value != value or abs(value) == float("inf")]
-    if not wrong and not bool(torch.isfinite(torch.stack(torch._foreach_norm(gradients, 1))).all()):
-        wrong = ["gradient"]
-    if wrong:
-        raise InputError(_keep_for_inspection(run.step + 1, wrong, batch, out, processes))
+    pending, state = learn(network, batch, state, settings, processes, stop)
+    learned = pending.read()
+    wrong = [name for name, value in learned.terms.items() if not isfinite(value)]
+    if wrong or not learned.finite:
+        raise InputError(_keep_for_inspection(run.step + 1, wrong or ["gradient"], batch, out, processes))
     rate = learning_rate(run.step, settings)
     if learned.labelled or settings.h2_weight:  # without labels, momentum alone would move the weights
         if settings.gradient_clip:
-            torch.nn.utils.clip_grad_value_(parameters, settings.gradient_clip)
+            nn.utils.clip_grad_value_(run.detector.parameters(), settings.gradient_clip)
         for group in run.optimiser.param_groups:
             group["lr"] = rate
         run.optimiser.step()

@@ -11,9 +11,12 @@ from saccade.datasets.augment import AugmentSettings
 from saccade.datasets.lanes import LaneSettings
 from saccade.types import InputError
 
+GpuName = Literal["a100", "h100", "l40s", "rtx4090", "rtx3090"]  # those that `saccade train --plan` knows
 RATE_BATCH = 8  # the batch that `learning_rate` is meant for
 # a resumed run may change these
-FREE = ("workers", "threads", "device", "validate_every", "validate_recordings", "final_protocol", "checkpoint_every", "log")
+FREE = (
+    "recompute", "compile", "workers", "threads", "device", "validate_every", "validate_recordings", "final_protocol", "checkpoint_every", "log"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +86,13 @@ class TrainingSettings:
     average: float = 0.9998
     """Decay of the moving average of the weights, lower in the first steps; 0 = no average."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Number format of the forward pass."""
+    """Number format of the forward pass; weights, the memory's state, gradients and the optimiser stay in fp32."""
     tf32: Literal["auto", "on", "off"] = "auto"
     """Products on a GPU in TF32, with 10 bits of mantissa. Auto: on, unless S4 or S4D advance their state by such products."""
+    recompute: bool = False
+    """Activation checkpointing: keep only the input of each stage and compute the rest again in the backward, to save memory."""
+    compile: bool = False
+    """torch.compile of the backbone: the first step takes minutes, the others less."""
     h2_weight: float = 0.0
     """Weight of the memories' H2 norm in the loss (paper 3.3.2; it gives no value)."""
     h2_omega_min: float = pi

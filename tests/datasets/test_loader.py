@@ -75,10 +75,10 @@ def test_resuming_at_a_step_goes_on_as_if_nothing_had_happened(workers) -> None:
 
 
 @pytest.mark.parametrize("kind", ["mixed", "ordered", "random"])
-@pytest.mark.parametrize("world", [2, 4])
-def test_processes_share_the_lanes_of_one(kind, world) -> None:
+@pytest.mark.parametrize("shares", [(range(2), range(2, 4)), (range(1), range(1, 4)), (range(1), range(1, 2), range(2, 3), range(3, 4))])
+def test_processes_share_the_lanes_of_one(kind, shares) -> None:
     settings = LaneSettings(kind=kind)
-    parts = [batches(10, settings=settings, batch=4 // world, rank=rank, world=world) for rank in range(world)]
+    parts = [batches(10, settings=settings, mine=mine) for mine in shares]
     for step, whole in enumerate(batches(10, settings=settings)):
         for name in ("frames", "dt", "is_first", "labelled", "ends_us"):
             axis = 0 if name == "is_first" else 1
@@ -110,7 +110,7 @@ def test_vanished_boxes_are_counted_and_told_once(caplog) -> None:
     assert caplog.text.count("left the picture by zooming") == 1
 
 
-@pytest.mark.parametrize("wrong", [{"batch": 0}, {"rank": 2, "world": 2}, {"workers": -1}, {"first_step": -1}])
+@pytest.mark.parametrize("wrong", [{"batch": 0}, {"mine": range(3, 5)}, {"mine": range(2, 2)}, {"workers": -1}, {"first_step": -1}])
 def test_wrong_numbers(wrong) -> None:
     with pytest.raises(InputError, match="loader"):
         batches(1, **wrong)

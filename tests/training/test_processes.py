@@ -23,6 +23,9 @@ SLOWLY = "learning_rate=0.00005"  # Adam's first steps make of gradients near ze
 JOBS = {
     "everywhere.pt": (),  # every process has labels
     "one.pt": ("ordered=1", "every=11", "seed=4"),  # one of two processes has a labelled frame
+    "none.pt": ("ordered=1", "every=1000"),  # nobody has any
+    "uneven.pt": ("batch=5",),  # two clips here, three there
+    "parts.pt": ("accumulation=2", "share_batch_norms=0"),
     "losses": ("steps=5", "validate_every=3", SLOWLY),
     "own": ("steps=3", "share_batch_norms=0"),
     "elastic": ("steps=8", SLOWLY),
@@ -73,7 +76,7 @@ def both(tmp_path_factory: pytest.TempPathFactory, weights: str) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["everywhere.pt", "one.pt"])
+@pytest.mark.parametrize("name", ["everywhere.pt", "one.pt", "none.pt", "uneven.pt"])
 def test_two_processes_have_the_gradients_of_one_with_the_double_batch(tmp_path: Path, both: Path, weights: str, name: str) -> None:
     """And the same batch statistics, also where one of them has no labelled frame and the other has."""
     run(tmp_path / name, weights, *JOBS[name])
@@ -112,6 +115,17 @@ def test_two_processes_go_on_from_one(tmp_path: Path, both: Path, weights: str) 
     run(tmp_path / "elastic", weights, *JOBS["elastic"])
     whole, parts = (read_metrics(folder / "elastic" / "metrics.jsonl") for folder in (tmp_path, both))
     assert [row["total"] for row in parts[:-1]] == pytest.approx([row["total"] for row in whole[:-1]], rel=1e-3)
+
+
+@pytest.mark.slow
+def test_parts_of_two_processes_are_added_up_once(tmp_path: Path, both: Path, weights: str) -> None:
+    """With batch norms of their own, four parts of a clip each are what two processes have in two parts each; the statistics differ."""
+    run(tmp_path / "parts.pt", weights, "accumulation=4", "share_batch_norms=0")
+    one, two = (torch.load(folder / "parts.pt", weights_only=True) for folder in (tmp_path, both))
+    for name, value in one.items():
+        if "running" not in name and "tracked" not in name:
+            unit = max(float(value.float().abs().max()), 1e-6)
+            torch.testing.assert_close(two[name] / unit, value / unit, rtol=0, atol=1e-3, msg=lambda text, name=name: f"{name}: {text}")
 
 
 def test_alone_without_torchrun_and_srun() -> None:

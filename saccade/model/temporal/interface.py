@@ -46,15 +46,23 @@ def check_state(name: str, state: LayerState, shapes: list[tuple[int, ...]], lik
 
 
 def check_steps(name: str, dt: Tensor, x: Tensor) -> bool:
-    """Whether all steps are equal: then one discretisation serves all. While tracing, values are unknown and taken to differ."""
+    """Whether all steps are equal: then one discretisation serves all. While tracing, values are unknown and taken to differ; so they are
+    on a GPU, which would have to be waited for (`Detector.encode` looks at them before they get there).
+    """
     if tuple(dt.shape) != tuple(x.shape[:2]) or not dt.is_floating_point():
         raise InputError(f"{name}: dt must be float (T, B) = {tuple(x.shape[:2])}, got {dt.dtype} {tuple(dt.shape)}")
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or dt.device.type != "cpu":
         return dt.numel() == 1
+    lowest, highest = limits_of_steps(name, dt)
+    return lowest == highest and not (dt.requires_grad and dt.numel() > 1)  # else only one of the steps would get the gradient
+
+
+def limits_of_steps(name: str, dt: Tensor) -> tuple[float, float]:
+    """The shortest and the longest; InputError if they can't be."""
     lowest, highest = (float(limit) for limit in torch.aminmax(dt.detach()))
     if not 0 < lowest <= highest < float("inf"):  # NaN fails every comparison
         raise InputError(f"{name}: dt must be positive and finite, (T, B) = {tuple(dt.shape)}, got values from {lowest} to {highest}")
-    return lowest == highest and not (dt.requires_grad and dt.numel() > 1)  # else only one of the steps would get the gradient
+    return lowest, highest
 
 
 class Prepared(Generic[Value]):
