@@ -15,7 +15,8 @@ GpuName = Literal["a100", "h100", "l40s", "rtx4090", "rtx3090"]  # those that `s
 RATE_BATCH = 8  # the batch that `learning_rate` is meant for
 # a resumed run may change these
 FREE = (
-    "recompute", "compile", "workers", "threads", "device", "validate_every", "validate_recordings", "final_protocol", "checkpoint_every", "log"
+    "recompute", "compile", "workers", "threads", "device", "validate_every", "validate_recordings", "final_protocol", "checkpoint_every",
+    "log",
 )  # fmt: skip
 
 
