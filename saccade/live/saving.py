@@ -37,6 +37,7 @@ class Waiting:
     lines: Outputs
     video: Outputs | None
     answers: "queue.SimpleQueue[Detections]"
+    pictures: int = 0
 
 
 class Saving:
@@ -138,7 +139,10 @@ class Saving:
         for waiting in self._panels.values():
             for outputs in (waiting.lines, waiting.video):
                 try:
-                    if outputs is not None:
+                    if outputs is not None and outputs is waiting.video and not waiting.pictures:  # a video of nothing can't be played
+                        outputs.discard()
+                        self.files = [path for path in self.files if path != outputs.outputs[0].path]
+                    elif outputs is not None:
                         outputs.__exit__(None, None, None)
                 except (InputError, OSError) as error:
                     self._fail(str(error))
@@ -152,6 +156,7 @@ class Saving:
                 waiting.lines.write(newest)
             if newest is not None and waiting.video is not None:
                 waiting.video.write(newest, self.look)
+                waiting.pictures += 1
 
 
 def histogram_of(shades: np.ndarray) -> Histogram:
