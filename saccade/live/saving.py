@@ -30,7 +30,7 @@ BINS = 10  # ages that a picture tells apart
 
 
 @dataclass
-class Waiting:
+class PanelFiles:
     """Of one detector: its boxes and its video, answers that are still to be written."""
 
     panel: Panel
@@ -61,7 +61,7 @@ class Saving:
         stem = free_stem(folder, name)
         stems = {panel.name: stem if number == 0 else f"{stem}-{safe(panel.name)}" for number, panel in enumerate(panels)}
         self.files = [folder / f"{stem}.h5"]
-        self._panels: dict[str, Waiting] = {}
+        self._panels: dict[str, PanelFiles] = {}
         try:
             for panel in panels:
                 paths = [folder / f"{stems[panel.name]}{suffix}" for suffix in (".jsonl", ".mp4")[: 2 if has_video() else 1]]
@@ -70,7 +70,7 @@ class Saving:
                     rate_hz=float(panel.stream.rate_hz), start_us=now_us, end_us=None,
                 )  # fmt: skip
                 outputs = [open_outputs([path], run) for path in paths]
-                self._panels[panel.name] = Waiting(panel, outputs[0], outputs[1] if len(outputs) > 1 else None, queue.SimpleQueue())
+                self._panels[panel.name] = PanelFiles(panel, outputs[0], outputs[1] if len(outputs) > 1 else None, queue.SimpleQueue())
                 self.files += paths
         except InputError:
             for waiting in self._panels.values():
