@@ -31,7 +31,7 @@ class FoxgloveServer:
         from foxglove import Channel, Context, Schema, start_server
         from foxglove.websocket import Capability
 
-        context = Context()
+        self._context = context = Context()  # kept: the server forgets its channels with it
 
         def channel(topic: str, kind: str) -> Any:
             schema = {"title": kind, "type": "object", "properties": SCHEMAS[kind]}

@@ -30,13 +30,14 @@ BINS = 10  # ages that a picture tells apart
 
 
 @dataclass
-class Waiting:
+class PanelFiles:
     """Of one detector: its boxes and its video, answers that are still to be written."""
 
     panel: Panel
     lines: Outputs
     video: Outputs | None
     answers: "queue.SimpleQueue[Detections]"
+    pictures: int = 0
 
 
 class Saving:
@@ -60,7 +61,7 @@ class Saving:
         stem = free_stem(folder, name)
         stems = {panel.name: stem if number == 0 else f"{stem}-{safe(panel.name)}" for number, panel in enumerate(panels)}
         self.files = [folder / f"{stem}.h5"]
-        self._panels: dict[str, Waiting] = {}
+        self._panels: dict[str, PanelFiles] = {}
         try:
             for panel in panels:
                 paths = [folder / f"{stems[panel.name]}{suffix}" for suffix in (".jsonl", ".mp4")[: 2 if has_video() else 1]]
@@ -69,7 +70,7 @@ class Saving:
                     rate_hz=float(panel.stream.rate_hz), start_us=now_us, end_us=None,
                 )  # fmt: skip
                 outputs = [open_outputs([path], run) for path in paths]
-                self._panels[panel.name] = Waiting(panel, outputs[0], outputs[1] if len(outputs) > 1 else None, queue.SimpleQueue())
+                self._panels[panel.name] = PanelFiles(panel, outputs[0], outputs[1] if len(outputs) > 1 else None, queue.SimpleQueue())
                 self.files += paths
         except InputError:
             for waiting in self._panels.values():
@@ -138,7 +139,10 @@ class Saving:
         for waiting in self._panels.values():
             for outputs in (waiting.lines, waiting.video):
                 try:
-                    if outputs is not None:
+                    if outputs is not None and outputs is waiting.video and not waiting.pictures:  # a video of nothing can't be played
+                        outputs.discard()
+                        self.files = [path for path in self.files if path != outputs.outputs[0].path]
+                    elif outputs is not None:
                         outputs.__exit__(None, None, None)
                 except (InputError, OSError) as error:
                     self._fail(str(error))
@@ -152,6 +156,7 @@ class Saving:
                 waiting.lines.write(newest)
             if newest is not None and waiting.video is not None:
                 waiting.video.write(newest, self.look)
+                waiting.pictures += 1
 
 
 def histogram_of(shades: np.ndarray) -> Histogram:

@@ -188,7 +188,7 @@ async def serve(viewer: "WebSocket", pictures: Pictures) -> None:
                 ready.set()
                 continue
             try:
-                obey(pictures.session, text)
+                await asyncio.to_thread(obey, pictures.session, text)  # opening files to save to may take a while
             except InputError as error:
                 await viewer.send_text(json.dumps({"problem": str(error)}))
     except (WebSocketDisconnect, RuntimeError, KeyError):  # it left while it was told something, or sent bytes

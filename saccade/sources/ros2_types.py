@@ -6,8 +6,10 @@ Fields are in the order of the definitions, which is that on the wire.
 
 from typing import Any
 
-from cyclonedds.idl import make_idl_struct
-from cyclonedds.idl.types import array, float64, int32, sequence, uint8, uint32, uint64
+from cyclonedds.idl import make_idl_struct, types
+from cyclonedds.idl.types import float64, int32, uint8, uint32, uint64
+
+generic: Any = types  # sequences and arrays, which only cyclonedds' own plug-in for mypy understands
 
 
 def _message(package: str, name: str, *, is_dataclass: bool = True, **fields: Any) -> Any:
@@ -29,19 +31,21 @@ RosTime = _message("builtin_interfaces", "Time", sec=int32, nanosec=uint32)
 RosHeader = _message("std_msgs", "Header", stamp=RosTime, frame_id=str)
 PACKET = {
     "header": RosHeader, "height": uint32, "width": uint32, "seq": uint64, "time_base": uint64,
-    "encoding": str, "is_bigendian": bool, "events": sequence[uint8],
+    "encoding": str, "is_bigendian": bool, "events": generic.sequence[uint8],
 }  # fmt: skip
 RosEventPacket = _left_serialised(_message("event_camera_msgs", "EventPacket", is_dataclass=False, **PACKET))
 
 RosPoint = _message("geometry_msgs", "Point", x=float64, y=float64, z=float64)
 RosQuaternion = _message("geometry_msgs", "Quaternion", x=float64, y=float64, z=float64, w=float64)
 RosPose = _message("geometry_msgs", "Pose", position=RosPoint, orientation=RosQuaternion)
-RosPoseWithCovariance = _message("geometry_msgs", "PoseWithCovariance", pose=RosPose, covariance=array[float64, 36])
+RosPoseWithCovariance = _message("geometry_msgs", "PoseWithCovariance", pose=RosPose, covariance=generic.array[float64, 36])
 
 RosHypothesis = _message("vision_msgs", "ObjectHypothesis", class_id=str, score=float64)
 RosHypothesisWithPose = _message("vision_msgs", "ObjectHypothesisWithPose", hypothesis=RosHypothesis, pose=RosPoseWithCovariance)
 RosPoint2D = _message("vision_msgs", "Point2D", x=float64, y=float64)
 RosPose2D = _message("vision_msgs", "Pose2D", position=RosPoint2D, theta=float64)
 RosBox = _message("vision_msgs", "BoundingBox2D", center=RosPose2D, size_x=float64, size_y=float64)
-RosDetection = _message("vision_msgs", "Detection2D", header=RosHeader, results=sequence[RosHypothesisWithPose], bbox=RosBox, id=str)
-RosDetections = _message("vision_msgs", "Detection2DArray", header=RosHeader, detections=sequence[RosDetection])
+RosDetection = _message(
+    "vision_msgs", "Detection2D", header=RosHeader, results=generic.sequence[RosHypothesisWithPose], bbox=RosBox, id=str
+)
+RosDetections = _message("vision_msgs", "Detection2DArray", header=RosHeader, detections=generic.sequence[RosDetection])

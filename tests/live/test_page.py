@@ -20,6 +20,7 @@ from saccade.sources.source import Replay
 from saccade.types import Events
 from tests.live.pages import Served, look, look_until, read, served, session_of
 from tests.make.events import assert_equal
+from tests.sources.test_sources import wait_for
 from tests.stream.streams import events
 
 FOLDER = Path(__file__).parents[2] / "saccade/live"
@@ -235,7 +236,7 @@ def test_windows_and_stepping_can_be_chosen_while_it_runs() -> None:
 
 def test_what_is_watched_is_saved(tmp_path: Path) -> None:
     """Events, lines and a video, from one press to the next; the files are complete, and offered to those who may look."""
-    source, measure = on_disk(tmp_path, span_us=20_000_000)
+    source, measure = on_disk(tmp_path, span_us=200_000_000)
     (tmp_path / "saved").mkdir()
     session = session_of(source, rate_hz=50, panels=2, measure=measure, folder=tmp_path / "saved")
     with served(session) as page, page.socket() as viewer:
@@ -244,8 +245,11 @@ def test_what_is_watched_is_saved(tmp_path: Path) -> None:
         began_us = look_until(viewer, lambda seen: seen["saving"] and seen["saving"]["state"] == "saving")["time_us"]
         viewer.send('{"do": "save", "value": 0.3}')
         assert "still being written" in json.loads(viewer.recv(timeout=60))["problem"]
-        look_until(viewer, lambda seen: seen["time_us"] > began_us + 400_000)
+        steps = [panel["steps"] for panel in look(viewer)["panels"]]
+        wait_for(lambda: all(panel.figures()["steps"] > before + 12 for panel, before in zip(session.panels, steps, strict=True)), 240)
+        wait_for(lambda: session.now_us() > began_us + 400_000)
         viewer.send('{"do": "stop-saving"}')
+        wait_for(lambda: session.saving is not None and session.saving.done, 240)
         seen = look_until(viewer, lambda seen: seen["saving"]["state"] == "saved")
         names = seen["saving"]["files"]
         assert seen["saving"]["problem"] == ""
