@@ -44,7 +44,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_dataset(folder / "streets", DatasetConfig(recordings=6, seconds=3.0, split="test"), processes=1)
+        write_dataset(folder / "streets", DatasetConfig(recordings=4, seconds=1.0, split="test"), processes=1)
         run(folder, "local")  # compiles
         here_s, here = run(folder, "local")
         print(f"local, one process: {here_s:.1f} s", flush=True)

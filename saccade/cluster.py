@@ -16,16 +16,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from saccade import pool
 from saccade.files import Busy
 from saccade.machine import check_extra
+from saccade.pool import Outcome, Piece
 from saccade.s3 import S3Path
 from saccade.types import InputError
-
-Piece = TypeVar("Piece")
-Outcome = TypeVar("Outcome")
 
 LOCAL = "local"
 POLL_S = 0.5  # how often progress is passed on

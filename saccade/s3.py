@@ -11,9 +11,10 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path, PosixPath
 from typing import Any, TypeVar
@@ -24,16 +25,16 @@ Reply = TypeVar("Reply")
 
 SCHEME = "s3:"
 TRIES = 6  # of what fails, each with three tries of every request
-KNOWN_S = 30.0  # so long an object is taken for what the server last said
+KNOWN_S = 10.0  # so long an object is taken for what the server last said; a folder a tenth of it
 RECENT_S = 60.0  # a copy that was used since then isn't removed
 GIGABYTES = 50.0
 
 
-def located(path: Path | str) -> Path:
+def located(path: os.PathLike[str] | str) -> Path:
     """A Path, that of an object on S3 if it begins with s3://; pathlib makes s3:/ of that, which is understood, too."""
     if isinstance(path, S3Path):
         return path
-    text = str(path)
+    text = str(path) if isinstance(path, Path) else os.fspath(path)
     return S3Path(text) if text.startswith(f"{SCHEME}/") else Path(path)
 
 
@@ -81,7 +82,7 @@ class S3Path(PosixPath):
                     return copy
                 _make_room(str(self), found["size"])
                 part = copy.with_name(f".{copy.name}.part")
-                _ask(str(self), lambda part=part: _server().get_file(self.key, str(part)))
+                _ask(str(self), partial(_server().get_file, self.key, str(part)))
                 _known.pop(self.key, None)
                 if part.stat().st_size == found["size"] and _look(self).get("ETag") == found.get("ETag"):
                     os.replace(part, copy)
@@ -110,12 +111,12 @@ class S3Path(PosixPath):
         except FileNotFoundError:
             return None
 
-    def open(self, mode: str = "r", *arguments: Any, **options: Any) -> Any:  # type: ignore[override]
+    def open(self, mode: str = "r", *arguments: Any, **options: Any) -> Any:
         if set(mode) & set("wax+"):
             raise InputError(f"{self}: can't be written in place; only whole files are written to S3")
         return open(self.local(), mode, *arguments, **options)
 
-    def iterdir(self) -> Iterator["S3Path"]:
+    def iterdir(self) -> Generator["S3Path", None, None]:
         for found in _list(self):
             yield self / found["name"].rsplit("/", 1)[-1]
 

@@ -44,7 +44,6 @@ def check(
     kind: DatasetKind | None = None,
     rate_hz: Annotated[float | None, tyro.conf.arg(name="rate")] = None,
     deep: bool = False,
-    processes: int = 1,
     on: On = LOCAL,
     out: Path | None = None,
 ) -> None:
@@ -56,13 +55,11 @@ def check(
         kind: Layout of the data set; recognised by its files if not given.
         rate_hz: Frames per second of event time, to which labels are matched; 20, or that of stored frames, if not given.
         deep: Also decode every event, and report time that runs backwards and events outside the sensor.
-        processes: Number of processes; 0 = one per core.
-        on: Where recordings are read: local, or a Ray cluster, whose nodes see DATASET under the same name.
+        on: Where it is computed: local, or a Ray cluster, whose nodes see DATASET under the same name.
         out: Write a .png of labelled frames with their boxes; with several splits, one for each (OUT_train.png).
     """
     if out is not None and out.suffix.lower() != ".png":
         raise InputError(f"{out}: unknown suffix {out.suffix!r}; expected .png")
-    check_processes(processes)
     check_place(on)
     datasets = [open_dataset(dataset, split, kind)] if split else _all_splits(dataset, kind)
     problems = 0
@@ -70,7 +67,7 @@ def check(
         sampling = fixed_sampling(one) or Sampling()
         sampling = replace(sampling, rate_hz=rate_hz or sampling.rate_hz)
         with tqdm(total=len(one.recordings), desc=f"checking {one.split}", unit=" recordings", leave=False, disable=None) as bar:
-            report = check_dataset(one, sampling, deep=deep, processes=processes or None, progress=partial(_tick, bar), on=on)
+            report = check_dataset(one, sampling, deep=deep, progress=partial(_tick, bar), on=on)
         problems += len(report.problems)
         print(report.text())
         if out is not None:

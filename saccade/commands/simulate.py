@@ -68,7 +68,7 @@ def simulate(
         size: Width x height: of the sensor, 160x128 if not given; of a video, what to scale it to, its own size if not given.
         seed: Random seed: another seed, another data set.
         processes: Number of processes; 0 = one per core.
-        on: Where a data set is computed: local, or a Ray cluster, whose nodes see DIR under the same name; the same bytes.
+        on: Where it is computed: local, or a Ray cluster, whose nodes see DIR under the same name; the same bytes.
         overwrite: Replace files that exist.
     """
     width, height = size_of(size) if size is not None else (None, None)
