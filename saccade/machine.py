@@ -23,6 +23,8 @@ from saccade.types import InputError
 
 Function = TypeVar("Function", bound=Callable)
 
+FEW_EVENTS = 4_000_000  # numpy counts and unpacks them in the time that numba takes to load
+
 # Numbers of the options in malloc.h
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 
@@ -84,6 +86,11 @@ def _follow_callees(dispatcher: Any, callees: list[Any]) -> None:
     stamps = [file._source_stamp for file in files if hasattr(file, "_source_stamp")]
     if len(stamps) == len(files) > 1:
         files[0]._source_stamp = tuple(stamps)
+
+
+def compiler_pays(events: int) -> bool:
+    """Whether compiled loops are worth what numba takes to load, half a second, after so many events of a recording; numpy's are slower."""
+    return events >= FEW_EVENTS or "numba" in sys.modules
 
 
 def keep_freed_memory() -> bool:

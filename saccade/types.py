@@ -202,7 +202,7 @@ class Labels:
 
 
 def _check_rows(what: str, boxes: np.ndarray, *columns: np.ndarray) -> None:
-    if boxes.ndim != 2 or boxes.shape[1] != 4 or any(column.shape != (len(boxes),) for column in columns):
+    if boxes.shape[1:] != (4,) or [column.shape for column in columns] != [boxes.shape[:1]] * len(columns):
         raise InputError(
             f"{what}: boxes must be (n, 4) and every other column (n,), got {', '.join(str(c.shape) for c in (boxes, *columns))}"
         )

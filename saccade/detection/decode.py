@@ -11,7 +11,7 @@ from torch import Tensor
 
 from saccade.config import SCORE
 from saccade.detection.boxes import cells_of, from_raw, precise
-from saccade.detection.matching import nms
+from saccade.detection.matching import keep_best
 from saccade.machine import compiled
 from saccade.model.values import STRIDES, Predictions
 from saccade.representation.canvas import Canvas, whole_sensor
@@ -73,22 +73,42 @@ def decode_rows(
     """`decode` of what `dense` gives, whichever runtime computed it; numpy only."""
     threshold = SCORE if threshold is None else threshold
     _check(rows, times_us, threshold, nms_iou, maximum, ranking)
-    if np.isnan(rows).any():
-        raise InputError("decode: the predictions contain NaN; look for NaN in the weights or in the memory's state, and reset it")
     rows = rows.astype(np.promote_types(rows.dtype, np.float32), copy=False)
-    sides = np.array([canvas.sensor_width, canvas.sensor_height] * 2, np.float64)
+    limits = rows.dtype.type(threshold), nms_iou, maximum, ranking == "class"
+    place = canvas.scale, float(canvas.sensor_width), float(canvas.sensor_height)
     result = []
     for cells, time_us in zip(rows, times_us, strict=True):
-        corners, products, likelihoods, classes = _likely_cells(cells, rows.dtype.type(threshold))
-        kept = nms(corners, products, classes, nms_iou, maximum)
-        scores = products[kept] if ranking == "product" else likelihoods[kept]
-        if ranking == "class":
-            order = np.argsort(-scores, kind="stable")
-            kept, scores = kept[order], scores[order]
-        boxes = np.clip(canvas.to_sensor(corners[kept].astype(np.float64)), 0, sides).astype(np.float32)
-        on_sensor = (boxes[:, 2:] > boxes[:, :2]).all(1)
-        result.append(Detections(boxes[on_sensor], scores[on_sensor].astype(np.float32), classes[kept[on_sensor]], int(time_us)))
+        is_number, boxes, scores, classes = _boxes(cells, *limits, *place)
+        if not is_number:
+            raise InputError("decode: the predictions contain NaN; look for NaN in the weights or in the memory's state, and reset it")
+        result.append(Detections(boxes, scores, classes, int(time_us)))
     return result
+
+
+@compiled
+def _boxes(
+    cells: np.ndarray, threshold: float, nms_iou: float, maximum: int, by_class: bool, scale: float, width: float, height: float
+) -> tuple[bool, np.ndarray, np.ndarray, np.ndarray]:
+    """Of one frame, in one call: whether no cell is NaN; boxes on the sensor, scores and classes, best first."""
+    corners, products, likelihoods, classes = _likely_cells(cells, threshold)
+    kept = keep_best(corners, products, classes, nms_iou, maximum)
+    scores = likelihoods[kept] if by_class else products[kept]
+    if by_class:
+        order = np.argsort(-scores, kind="mergesort")
+        kept, scores = kept[order], scores[order]
+    boxes, found = np.empty((len(kept), 4), np.float32), 0
+    shown, names = np.empty(len(kept), np.float32), np.empty(len(kept), np.int64)
+    for i in range(len(kept)):
+        for side in range(4):
+            at = np.float64(corners[kept[i], side]) / scale
+            boxes[found, side] = np.float32(min(max(at, 0.0), width if side % 2 == 0 else height))
+        if boxes[found, 2] > boxes[found, 0] and boxes[found, 3] > boxes[found, 1]:
+            shown[found], names[found] = scores[i], classes[kept[i]]
+            found += 1
+    is_number = True
+    for cell in cells.flat:
+        is_number = is_number and not np.isnan(cell)
+    return is_number, boxes[:found], shown[:found], names[:found]
 
 
 @compiled

@@ -26,9 +26,7 @@ def nms(
     Equal scores rank by row, so that the same boxes always give the same answer. Written by hand: torchvision's is a large dependency for
     one loop, takes no classes, and leaves the order of equal scores open.
     """
-    order = np.argsort(-scores, kind="stable")
-    limit = len(order) if maximum is None else maximum
-    return order[_keep(boxes[order].astype(np.float64), classes[order], nms_iou, limit)]
+    return keep_best(boxes, scores, classes, nms_iou, len(boxes) if maximum is None else maximum)
 
 
 def best_pairs(values: Float64[np.ndarray, "rows columns"]) -> Int64[np.ndarray, "rows"]:
@@ -94,6 +92,13 @@ def iou_of(a: np.ndarray, b: np.ndarray) -> np.ndarray:
             common = width * height
             result[i, j] = common / max(own + areas[j] - common, SMALLEST_AREA)
     return result
+
+
+@compiled
+def keep_best(boxes: np.ndarray, scores: np.ndarray, classes: np.ndarray, threshold: float, maximum: int) -> np.ndarray:
+    """`nms` for compiled callers."""
+    order = np.argsort(-scores, kind="mergesort")
+    return order[_keep(boxes[order].astype(np.float64), classes[order], threshold, maximum)]
 
 
 @compiled

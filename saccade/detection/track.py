@@ -3,7 +3,6 @@
 Written by hand: trackers of libraries count frames; here motion is per second and lifetimes are in microseconds.
 """
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -44,35 +43,49 @@ def start(boxes: Boxes) -> Motion:
 
 def predict(motion: Motion, elapsed_s: Float64[np.ndarray, "n"]) -> Motion:
     """The estimate ELAPSED_S later. Noise of the velocity is integrated over time, so that two half steps are one step."""
-    dt = elapsed_s[:, None]
-    noise = (WANDERS * sides(motion.position)) ** 2
-    spread, mixed, own = motion.position_variance, motion.covariance, motion.velocity_variance
-    position = motion.position + dt * motion.velocity
-    smallest, largest = 0.5 * motion.position[:, 2:], 2 * motion.position[:, 2:]
-    position[:, 2:] = np.clip(position[:, 2:], smallest, largest)  # sides of a shrinking box, lost for long, would become negative
-    return Motion(
-        position,
-        motion.velocity,
-        spread + 2 * dt * mixed + dt**2 * own + noise * dt**3 / 3,
-        mixed + dt * own + noise * dt**2 / 2,
-        own + noise * dt,
-    )
+    return Motion(*_predict(*motion, elapsed_s))
+
+
+@compiled
+def _predict(position, velocity, spread, mixed, own, elapsed_s):
+    """Compiled, as `_correct`: of a few objects, numpy spends most of its time between its operations."""
+    moved, wider, tied, faster = (np.empty_like(position), np.empty_like(position), np.empty_like(position), np.empty_like(position))
+    for i in range(len(position)):
+        dt, side = elapsed_s[i], (position[i, 2] + position[i, 3]) / 2
+        for axis in range(4):
+            noise = (WANDERS[axis] * side) ** 2
+            at = position[i, axis] + dt * velocity[i, axis]
+            if axis > 1:  # sides of a shrinking box, lost for long, would become negative
+                at = min(max(at, 0.5 * position[i, axis]), 2 * position[i, axis])
+            moved[i, axis] = at
+            wider[i, axis] = spread[i, axis] + 2 * dt * mixed[i, axis] + dt**2 * own[i, axis] + noise * dt**3 / 3
+            tied[i, axis] = mixed[i, axis] + dt * own[i, axis] + noise * dt**2 / 2
+            faster[i, axis] = own[i, axis] + noise * dt
+    return moved, velocity, wider, tied, faster
 
 
 def correct(motion: Motion, boxes: Boxes, elapsed_s: Float64[np.ndarray, "n"]) -> Motion:
     """The estimate after BOXES were detected, ELAPSED_S after the detections before; MOTION is the prediction for now."""
-    seen = to_centres(boxes)
-    variance = (MEASURED * sides(seen)) ** 2 * np.maximum(WINDOW_S / np.maximum(elapsed_s, 1e-6), 1)[:, None]
-    gain = motion.position_variance / (motion.position_variance + variance)
-    velocity_gain = motion.covariance / (motion.position_variance + variance)
-    error = seen - motion.position
-    return Motion(
-        motion.position + gain * error,
-        motion.velocity + velocity_gain * error,
-        (1 - gain) * motion.position_variance,
-        (1 - gain) * motion.covariance,
-        motion.velocity_variance - velocity_gain * motion.covariance,
-    )
+    return Motion(*_correct(*motion, to_centres(boxes), elapsed_s))
+
+
+@compiled
+def _correct(position, velocity, spread, mixed, own, seen, elapsed_s):
+    at, speed, narrower, tied, surer = (
+        np.empty_like(position), np.empty_like(position), np.empty_like(position), np.empty_like(position), np.empty_like(position)
+    )  # fmt: skip
+    for i in range(len(position)):
+        side = (seen[i, 2] + seen[i, 3]) / 2
+        variance = (MEASURED * side) ** 2 * max(WINDOW_S / max(elapsed_s[i], 1e-6), 1.0)
+        for axis in range(4):
+            whole, error = spread[i, axis] + variance, seen[i, axis] - position[i, axis]
+            gain, velocity_gain = spread[i, axis] / whole, mixed[i, axis] / whole
+            at[i, axis] = position[i, axis] + gain * error
+            speed[i, axis] = velocity[i, axis] + velocity_gain * error
+            narrower[i, axis] = (1 - gain) * spread[i, axis]
+            tied[i, axis] = (1 - gain) * mixed[i, axis]
+            surer[i, axis] = own[i, axis] - velocity_gain * mixed[i, axis]
+    return at, speed, narrower, tied, surer
 
 
 def sides(position: Centres) -> Float64[np.ndarray, "n 1"]:
@@ -162,6 +175,14 @@ def _clear_pairs(
     return row_of, True
 
 
+@compiled
+def _have_area(boxes: np.ndarray) -> bool:
+    sound = True
+    for left, top, right, bottom in boxes:
+        sound &= -np.inf < left < right < np.inf and -np.inf < top < bottom < np.inf
+    return sound
+
+
 class Tracker:
     """Keeps its tracks from update to update: use one for every stream, and `reset` it between recordings.
 
@@ -211,7 +232,7 @@ class Tracker:
             self.tracks = _join(shown, _pick(tracks, ~seen)._replace(missed=np.ones(len(seen) - count, np.bool_)))
         ids = np.full(len(detections), -1, np.int64)
         ids[rows], ids[started] = shown.ids[:count], shown.ids[count:]
-        return replace(detections, tracks=ids)
+        return Detections(detections.boxes, detections.scores, detections.classes, detections.time_us, ids)
 
     def _check(self, detections: Detections) -> None:
         if self.time_us is not None and detections.time_us < self.time_us:
@@ -219,7 +240,7 @@ class Tracker:
                 f"Tracker: time runs backwards ({self.time_us} -> {detections.time_us} us); call reset() before another recording"
             )
         boxes = detections.boxes
-        if not np.isfinite(boxes).all() or (boxes[:, 2:] <= boxes[:, :2]).any():
+        if not _have_area(boxes):
             raise InputError("Tracker: boxes must be finite with left < right and top < bottom; drop the others before")
 
     def _alive(self, time_us: int) -> TrackStates:

@@ -16,7 +16,7 @@ import numpy as np
 
 from saccade.events.evt import FOREIGN, ORPHANS, START, WORD, Decoder
 from saccade.events.reader import CHUNK, ArrayReader, IndexedReader, new_columns
-from saccade.machine import compiled
+from saccade.machine import compiled, compiler_pays
 from saccade.types import Events, InputError
 
 LONGEST_HEADER = 1 << 16
@@ -113,7 +113,7 @@ class DatReader(ArrayReader):
         n = last - first
         self._read(self._buffer[:n], first)
         t, x, y, p = new_columns(n)
-        _unpack(self._buffer[:n], t, x, y, p)
+        (_unpack if compiler_pays(last) else _unpack_plainly)(self._buffer[:n], t, x, y, p)
         cuts = [first, *(lap for lap in self._laps if first < lap < last), last]
         for begin, end in pairwise(cuts):
             if laps := bisect_right(self._laps, begin):
@@ -161,6 +161,11 @@ class DatReader(ArrayReader):
         self.note(
             f"the header doesn't state the sensor; {self.width} x {self.height} is the extent of the events (state width= and height=)"
         )
+
+
+def _unpack_plainly(records: np.ndarray, t: np.ndarray, x: np.ndarray, y: np.ndarray, p: np.ndarray) -> None:
+    t[:], word = records[:, 0], records[:, 1]
+    x[:], y[:], p[:] = word & 0x3FFF, (word >> 14) & 0x3FFF, (word >> 28) != 0
 
 
 @compiled

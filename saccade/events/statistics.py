@@ -1,4 +1,4 @@
-"""Statistics of a recording for `saccade info` and `saccade check`: one pass, bounded memory, compiled."""
+"""Statistics of a recording for `saccade info` and `saccade check`: one pass, bounded memory."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -6,23 +6,38 @@ from pathlib import Path
 
 import numpy as np
 
+from saccade.events.counting import (
+    BACKWARDS,
+    BARS,
+    COUNT,
+    DUPLICATES,
+    EARLIEST,
+    EVENTS,
+    FIRST_BACKWARDS,
+    HOLE_CLASSES,
+    HOLE_US,
+    LARGEST_STEP,
+    LATEST,
+    LISTED,
+    NUMBERS,
+    OUTSIDE,
+    POSITIVE,
+    count_bars,
+    count_pixels,
+    count_pixels_plainly,
+    count_times,
+    count_times_plainly,
+    goes_on,
+)
 from saccade.events.mend import NEVER, check_table
 from saccade.events.reader import Reader
-from saccade.machine import compiled
+from saccade.machine import compiler_pays
 from saccade.types import Events, InputError
 
-BARS = 60  # of the rate plot, at most
-HOLE_US = 10_000  # shorter gaps are never holes
-HOLE_CLASSES = 40  # gaps of 10 ms, 20 ms, 40 ms, ... are counted separately, because which are unusual is known only at the end
-LISTED = 8  # holes kept with time and length
 UNUSUAL = 50  # x the usual gap
 HOT = 50  # x the mean count of the active pixels
 HOT_COUNT = 1000  # least events of a hot pixel
 BLOCKS = " ▁▂▃▄▅▆▇█"
-
-# Counters of the compiled loops. LATEST is the largest time so far, from which steps back and gaps are measured.
-COUNT, POSITIVE, OUTSIDE, DUPLICATES, BACKWARDS, FIRST_BACKWARDS, LARGEST_STEP, EARLIEST, LATEST, NUMBERS = range(10)
-HIGH_BITS, EVENTS = 2, 3
 
 
 @dataclass(frozen=True)
@@ -158,11 +173,19 @@ class _Measurement:
         self.hole_list = np.zeros((HOLE_CLASSES, LISTED, 2), np.int64)
 
     def add(self, events: Events) -> None:
-        if len(events):
-            self._make_room(int(events.t.min()), int(events.t.max()))
-            _count(events.t, self.numbers, self.gap_time_us, self.hole_counts, self.hole_list)
-            _count_bars(events.t, self.origin_us, self.doublings, self.bars)
-            _count_pixels(events.t, events.x, events.y, events.p, self.width, self.height, self.numbers, self.pixels)
+        if not len(events):
+            return
+        self._make_room(int(events.t.min()), int(events.t.max()))
+        times = self.numbers, self.gap_time_us, self.hole_counts, self.hole_list
+        columns = events.t, events.x, events.y, events.p
+        if not compiler_pays(int(self.numbers[COUNT])) and goes_on(events.t, self.numbers):
+            count_pixels_plainly(*columns, self.width, self.height, self.numbers, self.pixels)  # looks at LATEST before it moves
+            count_times_plainly(events.t, *times)
+            self.bars += np.bincount((events.t - self.origin_us) >> self.doublings, minlength=BARS)
+            return
+        count_times(events.t, *times)
+        count_bars(events.t, self.origin_us, self.doublings, self.bars)
+        count_pixels(*columns, self.width, self.height, self.numbers, self.pixels)
 
     def _make_room(self, earliest_us: int, latest_us: int) -> None:
         """Double the bars' length until they cover all times; a time before the first bar moves the origin back by whole bars."""
@@ -218,62 +241,3 @@ class _Measurement:
         passed = np.cumsum(self.gap_time_us)
         usual_us = 1 << int(np.searchsorted(passed, passed[-1] / 2)) if passed[-1] else 1
         return next((k for k in range(HOLE_CLASSES) if HOLE_US << k >= UNUSUAL * usual_us), HOLE_CLASSES)
-
-
-@compiled
-def _count(t, numbers, gap_time_us, hole_counts, hole_list):
-    """Count steps back, gaps and holes."""
-    latest, earliest = numbers[LATEST], numbers[EARLIEST]
-    for i in range(len(t)):
-        gap = t[i] - latest
-        if gap > 0:
-            if latest != NEVER:
-                power = 0
-                while 1 << power < gap:
-                    power += 1
-                gap_time_us[power] += gap
-                if gap >= HOLE_US:
-                    kind = 0
-                    while kind < HOLE_CLASSES - 1 and HOLE_US << (kind + 1) <= gap:
-                        kind += 1
-                    if hole_counts[kind] < LISTED:
-                        hole_list[kind, hole_counts[kind], 0] = latest
-                        hole_list[kind, hole_counts[kind], 1] = gap
-                    hole_counts[kind] += 1
-            latest = t[i]
-        elif gap < 0:
-            if numbers[BACKWARDS] == 0:
-                numbers[FIRST_BACKWARDS] = numbers[COUNT] + i
-            numbers[BACKWARDS] += 1
-            numbers[LARGEST_STEP] = max(numbers[LARGEST_STEP], -gap)
-        earliest = min(earliest, t[i])
-    numbers[LATEST], numbers[EARLIEST] = latest, earliest
-    numbers[COUNT] += len(t)
-
-
-@compiled
-def _count_bars(t, origin_us, doublings, bars):
-    for i in range(len(t)):
-        bars[(t[i] - origin_us) >> doublings] += 1
-
-
-@compiled
-def _count_pixels(t, x, y, p, width, height, numbers, pixels):
-    """Count polarities, events per pixel, events outside the sensor, and duplicates."""
-    positive, outside, duplicates = 0, 0, 0
-    for i in range(len(t)):
-        positive += p[i]
-        if x[i] >= width or y[i] >= height:
-            outside += 1
-            continue
-        pixel = np.int64(y[i]) * width + np.int64(x[i])
-        side = np.int64(p[i])
-        low, high = np.uint32(t[i]), np.uint32((t[i] >> 32 ^ 0x8000) & 0xFFFF)
-        highs = pixels[pixel, HIGH_BITS]
-        duplicates += pixels[pixel, side] == low and (highs >> np.uint32(16 * side)) & np.uint32(0xFFFF) == high
-        pixels[pixel, side] = low
-        pixels[pixel, HIGH_BITS] = (highs & np.uint32(0xFFFF0000 >> (16 * side))) | high << np.uint32(16 * side)
-        pixels[pixel, EVENTS] += np.uint32(1)
-    numbers[POSITIVE] += positive
-    numbers[OUTSIDE] += outside
-    numbers[DUPLICATES] += duplicates

@@ -286,9 +286,14 @@ class WindowBuffer:
 
     def last_event_us(self) -> int | None:
         """Of the newest event in the window; None if nothing came since the one before."""
+        if not self.since:
+            return None
         start_us, end_us = self.limits
-        newest = self.between(start_us, end_us)[-1:] if self.since else []
-        return int(newest[0].t.max()) if newest else None
+        for piece in reversed(self.pieces):  # most windows end with it
+            inside = piece if start_us <= piece.start_us and piece.end_us <= end_us else piece.between(start_us, end_us)
+            if len(inside):
+                return int(inside.t.max())
+        return None
 
     def close(self) -> None:
         """The window of `limits` was taken: the next one ends with a later piece."""

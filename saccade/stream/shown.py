@@ -24,4 +24,5 @@ class Shown:
         if self.tracker is None:
             return decoded
         found = self.tracker.update(decoded)
-        return found[found.scores >= self.score]
+        shown = found.scores >= self.score
+        return found if shown.all() else found[shown]

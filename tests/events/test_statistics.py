@@ -1,5 +1,9 @@
 """One streaming pass equals the obvious computation on the whole recording, in any chunks."""
 
+import subprocess
+import sys
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +11,7 @@ from hypothesis import strategies as st
 
 from saccade.events.open import open_events
 from saccade.events.statistics import Hole, measure, sparkline
+from saccade.samples import STREET
 from saccade.types import Events, InputError
 from tests.make.events import events, random_events
 
@@ -16,16 +21,19 @@ def at(times: np.ndarray, **columns) -> Events:
     return Events(np.asarray(times, np.int64), columns.get("x", zeros), columns.get("y", zeros), zeros.astype(np.bool_), 16, 12)
 
 
+@pytest.mark.parametrize("compiled_from", [0, 20, 10**9], ids=["compiled", "both", "numpy"])
 @settings(deadline=None, max_examples=80)
 @given(
     recording=st.one_of(events(ordered=False, width=5, height=4), events(width=5, height=4)),
     length=st.integers(1, 50),
     size=st.tuples(st.integers(1, 6), st.integers(1, 5)),
 )
-def test_equals_the_obvious_computation(recording, length, size):
+def test_equals_the_obvious_computation(compiled_from, recording, length, size):
     width, height = size
     chunks = [recording[i : i + length] for i in range(0, len(recording), length)]
-    found = measure(chunks, width=width, height=height)
+    with patch("saccade.events.statistics.compiler_pays", lambda count: count >= compiled_from):
+        found = measure(chunks, width=width, height=height)
+    assert found == measure(chunks, width=width, height=height)
     t, x, y, p = recording.t, recording.x, recording.y, recording.p
     assert found.count == len(t)
     assert found.positive == p.sum()
@@ -61,6 +69,26 @@ def test_every_event_is_in_some_bar_however_times_jump(times, length):
     assert first_us <= found.start_us
     assert 1 <= len(found.rates) <= 60
     assert min(found.rates) >= 0
+
+
+def test_a_short_recording_is_described_without_the_compiler(shared):
+    """numba takes longer to load than numpy takes to count: half of the time of `saccade info`."""
+    code = "import sys; from saccade.cli import info; info(sys.argv[1]); assert 'numba' not in sys.modules and 'torch' not in sys.modules"
+    for path in (shared / "data/gen1/clip_td.dat", STREET):
+        ended = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stderr
+
+
+def test_numpy_counts_the_gen1_clip_as_compiled_loops_do(shared):
+    found = []
+    for pays in (True, False):
+        with (
+            patch("saccade.events.statistics.compiler_pays", lambda _, pays=pays: pays),
+            patch("saccade.events.prophesee.compiler_pays", lambda _, pays=pays: pays),
+            open_events(shared / "data/gen1/clip_td.dat") as reader,
+        ):
+            found.append(measure(reader))
+    assert found[0] == found[1]
 
 
 def test_the_gen1_clip_has_two_holes_and_many_duplicates(shared):
