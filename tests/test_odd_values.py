@@ -31,7 +31,7 @@ from saccade.evaluation.run.condition import Condition
 from saccade.files import from_plain
 from saccade.simulate.dataset import DatasetConfig, RecordingConfig
 from saccade.simulate.sensor import SensorConfig
-from saccade.training.settings import TrainingSettings
+from saccade.training.settings import MemoryChanges, TrainingSettings
 from saccade.types import InputError
 from tests.datasets.make import recording, some_events
 from tests.training.make import weights_file
@@ -260,6 +260,7 @@ SETTINGS = [
     DetectorConfig,
     MemoryConfig,
     TrainingSettings,
+    MemoryChanges,
     LaneSettings,
     AugmentSettings,
     SensorConfig,
