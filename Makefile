@@ -44,7 +44,7 @@ docs: $(VENV)/installed
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --constraint constraints.txt torch
-	$(PIP) install --constraint constraints.txt --editable ".[video,export,openvino,photos,live,test,oracles]"
+	$(PIP) install --constraint constraints.txt --editable ".[video,export,openvino,photos,live,cluster,test,oracles]"
 	touch $@
 
 clean:
