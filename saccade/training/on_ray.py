@@ -94,7 +94,10 @@ def _until_done(training: RayTraining) -> None:
 
 
 def _start(training: RayTraining) -> None:
-    """One run of Ray Train: from one process, on whatever machine, to as many as were asked for. It ends when one of them dies."""
+    """One run of Ray Train: from one process, on whatever machine, to as many as were asked for. It ends when one of them dies.
+
+    Where Ray counts on a machine that has just died, it waits a minute for it, and then counts again: that is its own affair.
+    """
     import ray
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
@@ -103,13 +106,12 @@ def _start(training: RayTraining) -> None:
     gpus = there.get("GPU", 0) > 0 if training.gpus is None else training.gpus
     workers = min(training.workers or int(there.get("GPU" if gpus else "CPU", 1)), training.most)
     size: Any = (1, workers)  # Ray's own stubs know only the older form
-    failures: dict[str, Any] = {"max_failures": 0, "controller_failure_limit": 0}
     TorchTrainer(
         _part,
         train_loop_config={"work": training.work},
         torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if gpus else "gloo", timeout_s=3600),
         scaling_config=ScalingConfig(num_workers=size, use_gpu=gpus),
-        run_config=RunConfig(name="ray", storage_path=str(training.out), failure_config=FailureConfig(**failures)),
+        run_config=RunConfig(name="ray", storage_path=str(training.out), failure_config=FailureConfig(max_failures=0)),
     ).fit()
 
 

@@ -23,7 +23,7 @@ def test_two_processes_train_on_a_real_recording(tmp_path: Path, shared: Path) -
         (place / f"{name}_td.dat").symlink_to(shared / "data" / "gen1" / "clip_td.dat")
         shutil.copy(shared / "data" / "gen1" / "clip_bbox_hand.npy", place / f"{name}_bbox.npy")
     out = tmp_path / "run"
-    options = "--model s5-vit-nano --steps 2 --batch 3 --length 5 --workers 0 --threads 1 --device cpu --log"
+    options = "--model s5-vit-nano --steps 2 --batch 3 --length 5 --workers 0 --threads 1 --device cpu"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "saccade.cli", "train"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(

@@ -73,12 +73,12 @@ def test_a_lost_process_and_a_lost_machine_change_no_loss(tmp_path: Path, cluste
     weights = str(weights_file(tmp_path))
     run(tmp_path / "whole", weights, *STEPS)
     out = tmp_path / "ray"
-    out.mkdir()
+    (out / "run").mkdir(parents=True)
     failed: list[BaseException] = []
 
     def train() -> None:
         try:
-            train_on_ray(RayTraining(partial(work, out, weights, 0.5), out, workers=2))
+            train_on_ray(RayTraining(partial(work, out, weights, 0.5), out / "run", workers=2))
         except BaseException as error:
             failed.append(error)
 
