@@ -31,12 +31,14 @@ class RayTraining:
 
 
 def train_on_ray(training: RayTraining, where: str = "ray") -> None:
-    """Run WORK in up to `workers` processes of the cluster WHERE (ray: that of RAY_ADDRESS, or this machine; ray://HOST:10001).
+    """Run WORK in up to `workers` processes of the cluster WHERE (ray: that of this machine or RAY_ADDRESS; ray://HOST:10001).
 
     When a process or a machine dies, those that are left start again from the last checkpoint; when there are more again, so do they.
     InputError of any process is raised here; so are starts that lead nowhere.
     """
     check_extra(f"--on {where}", "ray", "cluster")
+    if where != "ray" and not where.startswith("ray://"):
+        raise InputError(f"--on {where}: expected local, ray, or ray://HOST:10001")
     if training.workers < 0:
         raise InputError(f"--workers={training.workers} must be 0 or more: the processes that train together")
     os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
@@ -60,16 +62,9 @@ def train_on_ray(training: RayTraining, where: str = "ray") -> None:
 def _connect(where: str) -> None:
     import ray
 
-    options: dict[str, Any] = {"include_dashboard": False, "logging_level": logging.WARNING}
-    if where.startswith("ray://"):
-        options = {"address": where}
-    elif where != "ray":
-        raise InputError(f"--on {where}: expected local, ray, or ray://HOST:10001")
-    elif os.environ.get("RAY_ADDRESS"):
-        options = {"address": os.environ["RAY_ADDRESS"], "logging_level": logging.WARNING}
     try:
-        ray.init(**options)
-    except (ConnectionError, ValueError) as error:
+        ray.init(address="auto" if where == "ray" else where, logging_level=logging.WARNING)
+    except (ConnectionError, ValueError, RuntimeError) as error:
         raise InputError(f"--on {where}: no Ray cluster answers there ({error}); start one with `ray start --head`") from error
 
 
@@ -99,26 +94,30 @@ def _until_done(training: RayTraining) -> None:
 
 
 def _start(training: RayTraining) -> None:
-    """One run of Ray Train: from one process, on whatever machine, to as many as were asked for. It ends when one of them dies."""
+    """One run of Ray Train: from one process, on whatever machine, to as many as were asked for. It ends when one of them dies.
+
+    Where Ray counts on a machine that has just died, it waits a minute for it, and then counts again: that is its own affair.
+    """
     import ray
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
 
-    work, there = training.work, ray.cluster_resources()
+    there = ray.cluster_resources()
     gpus = there.get("GPU", 0) > 0 if training.gpus is None else training.gpus
     workers = min(training.workers or int(there.get("GPU" if gpus else "CPU", 1)), training.most)
-
-    def part() -> None:
-        work()  # what it returns stays there
-
     size: Any = (1, workers)  # Ray's own stubs know only the older form
-    failures: dict[str, Any] = {"max_failures": 0, "controller_failure_limit": 0}
     TorchTrainer(
-        part,
+        _part,
+        train_loop_config={"work": training.work},
         torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if gpus else "gloo", timeout_s=3600),
         scaling_config=ScalingConfig(num_workers=size, use_gpu=gpus),
-        run_config=RunConfig(name="ray", storage_path=str(training.out), failure_config=FailureConfig(**failures)),
+        run_config=RunConfig(name="ray", storage_path=str(training.out), failure_config=FailureConfig(max_failures=0)),
     ).fit()
+
+
+def _part(config: dict[str, Any]) -> None:
+    """In every process; by name, so that Ray needn't copy more than WORK. What it returns stays there."""
+    config["work"]()
 
 
 def _version(path: Path) -> int:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
@@ -150,3 +151,18 @@ def test_frames_of_an_rvt_tree_have_no_events_to_prepare(tmp_path: Path) -> None
     rvt_sequence(tmp_path / "raw/train/a", records(labels_every(250_000, 1)), np.arange(50_000, 700_000, 50_000), size=(304, 240))
     problems = prepare(open_dataset(tmp_path / "raw"), tmp_path / "out", what="events", processes=1)
     assert "prepare the raw recordings" in problems[0]
+
+
+def test_frames_lie_in_the_file_in_the_order_in_which_they_are_read(tmp_path: Path) -> None:
+    """Every clip is one run of bytes: a disk, or an object store, reads ahead."""
+    recording(tmp_path / "raw/train/a.h5", some_events(span_us=8_000_000))
+    (tmp_path / "raw/train/a.csv").write_text("t_us,x,y,w,h,class\n300000,10,8,20,30,car\n")
+    prepare(open_dataset(tmp_path / "raw"), tmp_path / "out", SMALL, processes=1)
+    with h5py.File(tmp_path / "out/train/a.h5") as file:
+        chunks = [file["data"].id.get_chunk_info(i) for i in range(len(file["data"]))]
+    assert len(chunks) > 64  # more than are written at once
+    assert [chunk.chunk_offset[0] for chunk in chunks] == list(range(len(chunks)))
+    ends = [chunk.byte_offset + chunk.size for chunk in chunks]
+    gaps = [later.byte_offset - end for later, end in zip(chunks[1:], ends, strict=False)]
+    assert min(gaps) >= 0
+    assert sum(gaps) < 0.05 * (ends[-1] - chunks[0].byte_offset) + 20_000  # HDF5's own index lies between them
