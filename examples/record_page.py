@@ -81,7 +81,7 @@ def main() -> None:
         server.should_exit = True
         serving.join()
         session.close()
-    taken[0].save(options.out, save_all=True, append_images=taken[1:], duration=150, loop=0, quality=55, method=6)
+    taken[0].save(options.out, save_all=True, append_images=taken[1:], duration=150, loop=0, quality=55, method=4)
     print(f"{options.out}: {len(taken)} pictures, {options.out.stat().st_size / 1000:.0f} kB")
 
 
