@@ -23,6 +23,7 @@ from saccade.sources.source import Replay
 from saccade.stream.stream import Stream
 
 SIZE = {"width": 900, "height": 700}
+PHONE = {"width": 390, "height": 844}
 RATES_HZ = (20, 50, 100, 200, 500, 1000)
 
 
@@ -53,6 +54,7 @@ def main() -> None:
     parser.add_argument("--beside", default="rvt-nano")
     parser.add_argument("--speed", type=float, default=0.05)
     parser.add_argument("--pictures", type=int, default=10, help="at each rate")
+    parser.add_argument("--phone", type=Path, help="a picture of the dark page on a phone, too")
     options = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
@@ -70,11 +72,16 @@ def main() -> None:
         while session.now_us() < 700_000:  # tracks have begun
             time.sleep(0.1)
         taken = shots(page, session, options.pictures)
+        if options.phone is not None:
+            small = browser.new_page(viewport=PHONE, color_scheme="dark")
+            small.goto(page_address(listener, None), timeout=300_000)
+            small.locator("article").nth(len(streams) - 1).wait_for(timeout=300_000)
+            small.screenshot(path=options.phone, full_page=True)
         browser.close()
         server.should_exit = True
         serving.join()
         session.close()
-    taken[0].save(options.out, save_all=True, append_images=taken[1:], duration=150, loop=0, quality=55, method=6)
+    taken[0].save(options.out, save_all=True, append_images=taken[1:], duration=150, loop=0, quality=55, method=4)
     print(f"{options.out}: {len(taken)} pictures, {options.out.stat().st_size / 1000:.0f} kB")
 
 

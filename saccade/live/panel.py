@@ -1,6 +1,6 @@
 """ONE DETECTOR OF THE PAGE: its share of the source, its newest answer, and how well it keeps up."""
 
-import queue
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,6 +14,7 @@ from saccade.sources.source import Source
 from saccade.stream.stream import Stream
 from saccade.types import Detections, Events
 
+MOST_WAITING = 4_000_000  # events, 52 MB
 RECENT_S = 1.0  # over which rates are measured
 LATENCIES = 1000  # answers whose latencies are looked at
 COUNTED = (  # that pages show
@@ -22,15 +23,39 @@ COUNTED = (  # that pages show
 
 
 class Branch(Source):
-    """What one of several readers of a source gets. It ends with every round of a recording, and can be read again in the next."""
+    """What one of several readers of a source gets. It ends with every round of a recording, and can be read again in the next.
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.portions: queue.SimpleQueue[Events | None] = queue.SimpleQueue()  # the stream's own queue is the bounded one
+    Rounds that wait while a slow reader is still in an earlier one are bounded: beyond MOST events the oldest are dropped and counted.
+    """
+
+    def __init__(self, name: str, most: int = MOST_WAITING) -> None:
+        self.name, self.most, self.dropped = name, most, 0
+        self._portions: deque[Events | None] = deque()
+        self._events = 0  # that wait
+        self._changed = threading.Condition()
+
+    def put(self, portion: Events | None) -> None:
+        """None: the end of a round."""
+        with self._changed:
+            self._portions.append(portion)
+            self._events += 0 if portion is None else len(portion)
+            while self._events > self.most:
+                oldest = next(place for place, waiting in enumerate(self._portions) if waiting is not None)
+                number = len(self._portions[oldest] or ())
+                del self._portions[oldest]
+                self._events, self.dropped = self._events - number, self.dropped + number
+            self._changed.notify_all()
 
     def __iter__(self) -> Iterator[Events]:
-        while (events := self.portions.get()) is not None:
+        while (events := self._get()) is not None:
             yield events
+
+    def _get(self) -> Events | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._portions)
+            portion = self._portions.popleft()
+            self._events -= 0 if portion is None else len(portion)
+            return portion
 
     def __repr__(self) -> str:
         return self.name
@@ -75,7 +100,9 @@ class Panel:
     def figures(self) -> dict[str, Any]:
         latencies = np.array(self._latencies_s)
         p50, p99 = (np.percentile(latencies, (50, 99)) * 1000).round(2).tolist() if len(latencies) else (None, None)
-        return {"latency_p50_ms": p50, "latency_p99_ms": p99, "reached_hz": round(self.reached_hz(), 2), **self._counts()}
+        counts = self._counts()
+        counts["dropped_events"] += self.branch.dropped
+        return {"latency_p50_ms": p50, "latency_p99_ms": p99, "reached_hz": round(self.reached_hz(), 2), **counts}
 
     def _counts(self) -> dict[str, int]:
         now = asdict(self.stream.counters)

@@ -26,6 +26,7 @@ log = logging.getLogger("saccade")
 
 PICTURE_S = 1 / 30  # between pictures of a video
 MOST_WAITING = 20_000_000  # events that the disk may be behind
+PIECE = 1 << 16  # events that are written at once
 BINS = 10  # ages that a picture tells apart
 
 
@@ -119,9 +120,16 @@ class Saving:
 
     def _write_events(self) -> None:
         def portions() -> Iterator[Events]:
-            while (events := self._portions.get()) is not None:
-                yield events
-                self._written += len(events)
+            """Of some size: a file of compressed pieces is slow to grow by a few events at a time."""
+            held: list[Events] = []
+            going = True
+            while going:
+                going = (events := self._portions.get()) is not None
+                held += [] if events is None else [events]
+                if held and (not going or sum(map(len, held)) >= PIECE):
+                    yield Events.join(held)
+                    self._written += sum(map(len, held))
+                    held = []
 
         try:
             write_events(portions(), self.files[0], width=self.width, height=self.height)

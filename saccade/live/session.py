@@ -76,7 +76,7 @@ class Session:
         self.stop_saving()
         self.source.close()
         for panel in self.panels:
-            panel.branch.portions.put(None)
+            panel.branch.put(None)
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(2)
@@ -171,14 +171,14 @@ class Session:
         self.ended = True
         self.stop_saving()
         for panel in self.panels:
-            panel.branch.portions.put(None)
+            panel.branch.put(None)
 
     def _begin_pass(self) -> None:
         """Time begins anew: so do memory and tracks, and a file holds one pass."""
         self.stop_saving()
         self._passes += 1
         for panel in self.panels:
-            panel.branch.portions.put(None)
+            panel.branch.put(None)
         if self.surface is not None:
             self.surface.clear()
 
@@ -198,7 +198,7 @@ class Session:
             for count in ("lost", "bad", "foreign"):
                 setattr(panel.branch, count, getattr(self.source, count))
             if not panel.problem:
-                panel.branch.portions.put(events)
+                panel.branch.put(events)
 
     def _detect(self, panel: Panel) -> None:
         passes = 1

@@ -13,6 +13,7 @@ from websockets.sync.client import ClientConnection
 
 from saccade.events.open import open_events
 from saccade.events.write import write_events
+from saccade.live.panel import Branch
 from saccade.live.server import is_loopback
 from saccade.sources.network import Tcp
 from saccade.sources.send import send_events
@@ -169,6 +170,19 @@ def test_a_recording_begins_again_and_what_was_counted_stays() -> None:
         look_until(viewer, lambda seen: seen["round"] > 2 and seen["state"] == "playing")
         assert session.panels[0].stream.counters.restarts == 0
     assert not session.ended or session.problem == ""
+
+
+def test_rounds_that_a_slow_detector_has_no_time_for_are_dropped_and_counted() -> None:
+    """Found by an hour's run on a busy machine: rounds piled up without a limit."""
+    branch, part = Branch("drive.raw", most=250), events(100)
+    for _ in range(4):
+        branch.put(part)
+        branch.put(None)
+    assert branch.dropped == 200
+    assert [sum(map(len, branch)) for _ in range(4)] == [0, 0, 100, 100], "every round still ends"
+    branch.put(part)
+    branch.put(None)
+    assert len(list(branch)) == 1
 
 
 def test_a_recording_that_ends_is_shown_as_ended() -> None:
