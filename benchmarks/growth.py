@@ -102,7 +102,7 @@ class Scripted:
 
 
 def over_pixels(runtime: Runtime, steps: int) -> Curve:
-    costs = [(width * height, cost(runtime, (width, height), 100.0, 12.0 * width * height, steps)) for width, height in SIZES]
+    costs = [(width * height, cost(runtime, (width, height), 100.0, 12.0 * width * height, steps, fit="pad")) for width, height in SIZES]
     lines = {"network": [(x, one.network_ms) for x, one in costs], "all else": [(x, one.all_ms - one.network_ms) for x, one in costs]}
     return Curve("pixels, 12 events a second each, 100 Hz", "pixels", 1.0, lines)
 

@@ -8,7 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.config import Mixing
-from saccade.model.linear import Linear
+from saccade.model.linear import Linear, linear
+from saccade.model.recomputed import gelu_linear, norm_linear
 from saccade.model.temporal.s5 import S5
 
 FeatureMap = Float[Tensor, "frames height width channels"]
@@ -54,9 +55,10 @@ class AttentionBlock(nn.Module):
         self.feed = FeedForward(dim, layer_scale)
 
     def forward(self, x: Float[Tensor, "groups tokens channels"]) -> Float[Tensor, "groups tokens channels"]:
-        heads = self.qkv(self.norm(x)).unflatten(-1, (-1, 3 * self.head_dim)).transpose(1, 2)  # of every head [q | k | v], as published
+        mixed = norm_linear(x, self.norm, self.qkv.weight, self.qkv.bias) if isinstance(self.norm, nn.LayerNorm) else self.qkv(x)
+        heads = mixed.unflatten(-1, (-1, 3 * self.head_dim)).transpose(1, 2)  # of every head [q | k | v], as published
         attended = _attention(*heads.chunk(3, -1))
-        x = x + self.scale(self.project(attended.transpose(1, 2).flatten(2)))
+        x = x + linear(attended.transpose(1, 2).flatten(2), *self.scale.folded(self.project))
         return self.feed(x)
 
 
@@ -81,7 +83,8 @@ class FeedForward(nn.Module):
         return x + self.change(x)
 
     def change(self, x: Tensor) -> Tensor:
-        return self.scale(self.narrow(F.gelu(self.widen(self.norm(x)))))
+        wide = norm_linear(x, self.norm, self.widen.weight, self.widen.bias)
+        return gelu_linear(wide, *self.scale.folded(self.narrow))
 
 
 class LayerScale(nn.Module):
@@ -91,8 +94,9 @@ class LayerScale(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.full((dim,), start))
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x * self.weight
+    def folded(self, layer: nn.Linear) -> tuple[Tensor, Tensor]:
+        """Weight and bias of a linear layer with its outputs scaled: one pass over the features less, and nothing of them to keep."""
+        return layer.weight * self.weight[:, None], layer.bias * self.weight
 
 
 class ConvNeXt(nn.Module):
@@ -149,7 +153,7 @@ class ScanBlock(nn.Module):
         along = self.norm(x).permute(2, 0, 1, 3).unsqueeze(3)  # (width, frames, height, 1, channels): width is this scan's time
         steps = torch.ones(along.shape[:2], dtype=torch.float32, device=x.device)
         y, _ = self.scan(along, self.scan.initial_state(along), steps)
-        x = x + self.scale(self.project(F.gelu(y.squeeze(3).permute(1, 2, 0, 3))))
+        x = x + gelu_linear(y.squeeze(3).permute(1, 2, 0, 3), *self.scale.folded(self.project))
         return self.feed(x)
 
 

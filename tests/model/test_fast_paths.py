@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from saccade.config import presets
 from saccade.model.detector import Detector
 from saccade.model.linear import linear, matmul
+from saccade.model.recomputed import recomputing
 from saccade.model.sparse import convolve_frames
 from saccade.model.temporal import build_temporal
 
@@ -71,6 +72,34 @@ def test_detector_as_in_double_precision(name: str) -> None:
     assert float(total) == pytest.approx(float(exact), abs=1e-5)
     for own, expected in zip(fast, slow, strict=True):
         torch.testing.assert_close(own.double(), expected, rtol=1e-2, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["s5-vit-nano", "gs5-vit-nano", "s4d-vit-nano"])
+def test_what_is_recomputed_has_the_same_gradients_and_keeps_less(name: str) -> None:
+    torch.manual_seed(0)
+    detector = Detector(presets[name]()).train()
+    parameters = list(detector.backbone.parameters())
+    frames = (torch.randint(1, 4, (2, 1, 20, 128, 160)) * (torch.rand(2, 1, 20, 128, 160) < 0.02)).to(torch.uint8)
+
+    def learn() -> tuple[int, list[Tensor]]:
+        kept: dict[int, int] = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            pyramid, _ = detector.encode(frames, detector.initial_state(frames), 1.0)
+        total = sum(level.tanh().mean() for level in pyramid)
+        own = {parameter.untyped_storage().data_ptr() for parameter in parameters}
+        return sum(size for place, size in kept.items() if place not in own), list(torch.autograd.grad(total, parameters))
+
+    most, expected = learn()
+    with recomputing():
+        least, found = learn()
+    assert least < 0.9 * most
+    for own, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["s4", "s4d"])

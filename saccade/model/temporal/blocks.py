@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saccade.model.linear import Linear
+from saccade.model.recomputed import gated_linear, gelu_linear, norm_linear
 from saccade.model.temporal.gs5 import GatedS5
 from saccade.model.temporal.interface import LayerState, check_features
 from saccade.model.temporal.s4 import S4
@@ -35,8 +36,7 @@ class S5Block(nn.Module):
         u = self.norm(x.to(self.norm.weight.dtype))
         y, state = self.memory(u, state, dt)
         v = self.feed_norm(F.gelu(y) + u)
-        value, gate = self.feed_in(v).chunk(2, -1)
-        return self.feed_out(value * F.gelu(gate)) + v, state
+        return gated_linear(self.feed_in(v), self.feed_out.weight) + v, state
 
 
 class MixedBlock(nn.Module):
@@ -58,7 +58,7 @@ class MixedBlock(nn.Module):
         check_features("s4 or s4d", x, self.memory.dim)
         x = x.to(self.norm.weight.dtype)
         y, state = self.memory(self.norm(x), state, dt)
-        return x + F.glu(self.mix(F.gelu(y)), -1), state
+        return x + F.glu(gelu_linear(y, self.mix.weight, self.mix.bias), -1), state
 
 
 class GatedBlock(nn.Module):
@@ -78,5 +78,4 @@ class GatedBlock(nn.Module):
     def forward(self, x: Tensor, state: LayerState, dt: Tensor) -> tuple[Tensor, LayerState]:
         y, state = self.memory(x, state, dt)
         x = x.to(self.project.weight.dtype) + self.project(y)
-        value, gate = self.feed_in(self.feed_norm(x)).chunk(2, -1)
-        return x + self.feed_out(value * F.gelu(gate)), state
+        return x + gated_linear(norm_linear(x, self.feed_norm, self.feed_in.weight, None), self.feed_out.weight), state

@@ -16,19 +16,19 @@ from saccade.model.temporal.interface import LayerState, Prepared, check_feature
 from saccade.model.temporal.pairs import conjugate, from_last_axis, pack, product, reciprocal, rotations, unpack
 
 
-class Sampled(NamedTuple):
+class SampledSystem(NamedTuple):
     """x[t] = A x[t-1] + control u[t], A a matrix, or by parts: decay x - left (right . x). Axes (1 or T, 1 or B, C, N)."""
 
     control: Tensor
     matrix: Tensor | None = None  # (1 or T, 1 or B, C, N, N)
     parts: tuple[Tensor, Tensor, Tensor] | None = None  # decay [real | imaginary], left, right
 
-    def at(self, which: Tensor) -> "Sampled":
+    def at(self, which: Tensor) -> "SampledSystem":
         """The steps WHICH (T, B) of those that were sampled as (steps, 1)."""
         if self.parts is None:
-            return Sampled(self.control[which, 0], None if self.matrix is None else self.matrix[which, 0])
+            return SampledSystem(self.control[which, 0], None if self.matrix is None else self.matrix[which, 0])
         decay, left, right = self.parts
-        return Sampled(self.control[which, 0], parts=(decay[which, 0], left[which, 0], right[which, 0]))
+        return SampledSystem(self.control[which, 0], parts=(decay[which, 0], left[which, 0], right[which, 0]))
 
     def advance(self, t: int, states: Tensor) -> Tensor:
         """A[t] states, of states (B, C, N, pixels)."""
@@ -61,7 +61,7 @@ class S4(nn.Module):
         check_option("s4: timescales", timescales, initialise.TIMESCALES)
         check_option("s4: form", form, siso.FORMS)
         self.dim, self.order, self.discretisation, self.form = dim, order, discretisation, form
-        self._prepared: Prepared[Sampled] = Prepared()
+        self._prepared: Prepared[SampledSystem] = Prepared()
         random = initialise.numpy_generator(generator)
         modes = initialise.modes("legs", order)
         basis = modes.vectors.conj().T
@@ -107,14 +107,14 @@ class S4(nn.Module):
     def prepare(self, dt: float) -> None:
         self._prepared.add(self, dt, self.sampled)
 
-    def _sampled_once(self, dt: Tensor, equal_steps: bool) -> Sampled:
+    def _sampled_once(self, dt: Tensor, equal_steps: bool) -> SampledSystem:
         """`sampled` of every step, each value computed once: a camera's period that is no whole number of microseconds has two."""
         if equal_steps or dt.requires_grad or torch.compiler.is_compiling():
             return self.sampled(dt[:1, :1] if equal_steps else dt)
         distinct, which = torch.unique(dt, return_inverse=True)
         return self.sampled(distinct[:, None]).at(which)
 
-    def sampled(self, dt: Tensor) -> Sampled:
+    def sampled(self, dt: Tensor) -> SampledSystem:
         """The system sampled with the steps (T, B)."""
         with torch.autocast(dt.device.type, enabled=False):
             steps = dt.to(self.D.dtype)[..., None] * self.log_step.exp()
@@ -131,14 +131,14 @@ class S4(nn.Module):
         low_rank = pack(from_last_axis(self.low_rank))
         return rotations((-self.log_decay.exp(), self.frequency)) - 2 * _outer(low_rank, low_rank), pack(from_last_axis(self.B))
 
-    def _zero_order_hold(self, steps: Tensor) -> Sampled:
+    def _zero_order_hold(self, steps: Tensor) -> SampledSystem:
         """exp([[A, B], [0, 0]] step) = [[transition, control], [0, 1]]; squaring long steps of LegS needs float64."""
         matrix, control = self.matrices()
         both = torch.cat([matrix, control[..., None]], -1).double() * steps[..., None, None].double()
         whole = torch.linalg.matrix_exp(torch.nn.functional.pad(both, (0, 0, 0, 1))).to(steps.dtype)
-        return Sampled(whole[..., :-1, -1], whole[..., :-1, :-1])
+        return SampledSystem(whole[..., :-1, -1], whole[..., :-1, :-1])
 
-    def _bilinear(self, steps: Tensor) -> Sampled:
+    def _bilinear(self, steps: Tensor) -> SampledSystem:
         """2 M - 1 and step M B with M = (1 - step A / 2)^-1, by Sherman and Morrison a diagonal matrix and one of rank one as A itself."""
         scale = steps[..., None]
         inverse = reciprocal((1 + scale / 2 * self.log_decay.exp(), -scale / 2 * self.frequency))
@@ -146,7 +146,7 @@ class S4(nn.Module):
         right, left = pack(product(low_rank, conjugate(inverse))), pack(product(low_rank, inverse))
         left = left * (scale / (1 + scale * (pack(low_rank) * left).sum(-1, keepdim=True)))
         moved = pack(product(inverse, control)) - left * (right * pack(control)).sum(-1, keepdim=True)
-        return Sampled(scale * moved, parts=(pack((2 * inverse[0] - 1, 2 * inverse[1])), 2 * left, right))
+        return SampledSystem(scale * moved, parts=(pack((2 * inverse[0] - 1, 2 * inverse[1])), 2 * left, right))
 
 
 def _per_channel(values: Tensor, dim: int) -> nn.Parameter:
