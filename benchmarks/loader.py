@@ -26,7 +26,7 @@ from tests.datasets.make import records
 from tests.make.prophesee import write_dat
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
-ROUNDS, CLIPS = 4, 2
+ROUNDS, CLIPS = 3, 1
 
 
 def repeated(path: Path, seconds: float) -> Events:
@@ -48,9 +48,9 @@ def datasets(folder: Path) -> list[tuple[str, str, Path]]:
     calm.write_bytes(lzma.decompress((SHARED / "prophesee" / "imx636_10.8s.dat.xz").read_bytes()))
     found = []
     for what, recipe, source, seconds in (
-        ("Gen1, drive", "gen1", SHARED / "gen1" / "clip_td.dat", 5.0),
-        ("1 Mpx, calm", "1mpx", calm, 5.0),
-        ("1 Mpx, busy drive", "1mpx", SHARED / "prophesee" / "driving_1mpx_8.8ms_evt3.raw", 1.5),
+        ("Gen1, drive", "gen1", SHARED / "gen1" / "clip_td.dat", 2.5),
+        ("1 Mpx, calm", "1mpx", calm, 2.5),
+        ("1 Mpx, busy drive", "1mpx", SHARED / "prophesee" / "driving_1mpx_8.8ms_evt3.raw", 0.8),
     ):
         place = folder / what.replace(" ", "").replace(",", "_") / "train"
         place.mkdir(parents=True)

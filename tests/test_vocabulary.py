@@ -38,6 +38,7 @@ REASONS = {
     "stepping": "evaluate compares several",
     "counts": "evaluate compares several",
     "min_rate": "evaluate compares several, 0 = constant",
+    "compile": "for a machine that runs it, or for the steps of a training",
 }
 
 

@@ -55,7 +55,7 @@ def train(
         kind: Layout of the data set; recognised by its files if not given. Before the preset: `saccade train DATA OUT --kind etram 1mpx`.
         also: Further data sets of the same classes to train on; validation stays with DATA. Before the preset, too:
             `saccade train data/photos run --also data/streets photos`.
-        on: Where to train: local, ray (the cluster of this machine), or ray://HOST:10001. Extra `cluster`; before the preset.
+        on: Where it is computed: local, ray (the cluster of this machine), or ray://HOST:10001. Extra `cluster`; before the preset.
         workers: Training processes of Ray, or of the plan; 0 = one for each GPU that there is. Before the preset: after it, the same name
             is that of the processes that read ahead for each of them.
         plan: Print parameters, memory, frames per second that are read and used, and hours, and train nothing: an estimate.

@@ -93,7 +93,7 @@ class TrainingSettings:
     recompute: bool = False
     """Activation checkpointing: keep only the input of each stage and compute the rest again in the backward, to save memory."""
     compile: bool = False
-    """torch.compile of the backbone: the first step takes minutes, the others less."""
+    """Compile a graph of the backbone (torch.compile): the first step takes minutes, the others less."""
     h2_weight: float = 0.0
     """Weight of the memories' H2 norm in the loss (paper 3.3.2; it gives no value)."""
     h2_omega_min: float = pi
