@@ -22,7 +22,7 @@ from saccade.samples import STREET
 from saccade.sources.source import Replay
 from saccade.stream.stream import Stream
 
-SIZE = {"width": 900, "height": 700}
+SIZE = {"width": 900, "height": 840}
 PHONE = {"width": 390, "height": 844}
 RATES_HZ = (20, 50, 100, 200, 500, 1000)
 
@@ -81,7 +81,7 @@ def main() -> None:
         server.should_exit = True
         serving.join()
         session.close()
-    taken[0].save(options.out, save_all=True, append_images=taken[1:], duration=150, loop=0, quality=55, method=4)
+    taken[0].save(options.out, save_all=True, append_images=taken[1:], duration=250, loop=0, quality=40, method=4)
     print(f"{options.out}: {len(taken)} pictures, {options.out.stat().st_size / 1000:.0f} kB")
 
 
