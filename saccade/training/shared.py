@@ -40,7 +40,7 @@ class SharedBatchNorm(nn.BatchNorm2d):
     """Batch norm over all processes: statistics and gradients as of one process with all frames; if not TOGETHER, over this one's.
 
     Its state dict is BatchNorm2d's. Processes may have different numbers of frames, even none, and if none has any, the statistics stay.
-    Every process must call it. torch's SyncBatchNorm needs CUDA, and waits for the GPU in every layer, of which s5-vit-b has 46: it drops
+    Every process must call it. torch's SyncBatchNorm needs CUDA, and waits for the GPU in every layer, of which s5-vit-b has 47: it drops
     processes without frames, and asks the GPU which those are. Here their share is zero.
     """
 
