@@ -106,13 +106,8 @@ def test_its_commands_have_these_options(page: Path) -> None:
     for block in blocks(page):
         for _, name, *words in commands(block):
             assert name in cli.COMMANDS, f"no command {name}"
-<<<<<<< HEAD
             preset = [word for word in words if name == "train" and word in presets]
-            unknown = {word.partition("=")[0] for word in words if word.startswith("--")} - options(name, *preset)
-=======
-            preset = [word for word in words if name == "train" and word in ("gen1", "1mpx", "synthetic")]
             unknown = {word.partition("=")[0] for word in words if word.startswith("--")} - options(name) - options(name, *preset)
->>>>>>> ddp
             assert not unknown, f"saccade {name} has no {', '.join(sorted(unknown))}"
 
 
