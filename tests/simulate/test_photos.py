@@ -17,6 +17,7 @@ from saccade.events.open import open_events
 from saccade.simulate.cutouts import DISTRACTOR, Cutouts, PhotosConfig, photo_set, prepare_cutouts, to_linear
 from saccade.simulate.dataset import DatasetConfig, read_config, read_truth, write_dataset
 from saccade.simulate.evidence import Evidence
+from saccade.simulate.photo_plan import _turn
 from saccade.simulate.photo_scene import PhotoScene, draw_sensor, make_photo_scene
 from saccade.simulate.photos import CAR, PEDESTRIAN, TWO_WHEELER, PhotoObject, PhotoSet, decode, join_riders, open_photos
 from saccade.simulate.sensor import SensorConfig
@@ -222,9 +223,26 @@ def test_one_time_is_as_any_grid_and_drawing_changes_is_drawing_all(photos: Phot
             scene.truth(np.array(wrong))
 
 
+def test_a_turned_cut_out_keeps_its_pixels_inside_its_mask() -> None:
+    """A bright bar on black: however it is turned and sheared, the mask is where the bar is, and reaches all four sides."""
+    intensity = np.zeros((40, 60), np.float32)
+    intensity[10:30, 10:50] = 1.0
+    for seed in range(20):
+        turned, mask = _turn(np.random.default_rng(seed), intensity, intensity > 0.5, 1.0)
+        assert turned.shape == mask.shape
+        assert np.abs(turned - mask).max() < 1e-5
+        inside = mask >= 0.5
+        assert all(side.any() for side in (inside[0], inside[-1], inside[:, 0], inside[:, -1]))
+
+
 def test_scenes_and_sensors_are_as_varied_as_promised(photos: PhotoSet, cutouts: Cutouts) -> None:
     scenes = [make_photo_scene(seed, photos, cutouts, 96, 80, 1.0) for seed in range(60)]
     assert 0.4 <= np.mean([not scene.camera_moves for scene in scenes]) <= 0.75
+    for standing, least, most in ((1.0, 0, 0), (0.0, 18, 20)):  # a camera that may move sometimes rests all the second
+        chosen = [make_photo_scene(seed, photos, cutouts, 96, 80, 1.0, standing=standing) for seed in range(20)]
+        assert least <= sum(scene.camera_moves for scene in chosen) <= most
+    with pytest.raises(InputError, match=r"standing=1\.5"):
+        DatasetConfig(standing=1.5)
     assert {scene.finer for scene in scenes} >= {1, 2}
     speeds = np.abs(np.concatenate([scene.movers.speed for scene in scenes]))
     assert speeds.max() > 50 * speeds[speeds > 0].min()
