@@ -43,7 +43,7 @@ def test_train_then_evaluate(mine: Path, tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_unknown_recipes_and_settings_are_named(mine: Path, tmp_path: Path) -> None:
-    with pytest.raises(saccade.InputError, match="unknown recipe 'gen2'; expected gen1, 1mpx, synthetic"):
+    with pytest.raises(saccade.InputError, match="unknown recipe 'gen2'; expected gen1, gen1-published, 1mpx, 1mpx-published, synthetic"):
         saccade.train(mine, tmp_path / "run", "gen2")
     with pytest.raises(saccade.InputError, match="unknown setting step; expected some of model, split"):
         saccade.train(mine, tmp_path / "run", presets["synthetic"](), step=3)

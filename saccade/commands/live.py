@@ -44,7 +44,7 @@ def live(
     repeat: bool = True,
     foxglove: int | None = None,
     publish: str | None = None,
-    save: Path = Path(),
+    save_into: Path = Path(),
     device: Device = "auto",
     threads: int = 0,
     opening: Reading = AS_STATED,
@@ -63,7 +63,7 @@ def live(
         repeat: Begin a recording again when it ends; --no-repeat stops there.
         foxglove: Port of this machine for Foxglove, such as 8765: events as images, boxes over them, rate and least score as parameters.
         publish: Topic for the boxes, such as ros2:/detections: a vision_msgs/Detection2DArray for every answer, without a ROS installation.
-        save: Folder for what the page's button saves.
+        save_into: Folder for what the page's button saves.
         device: Where to compute; auto: the GPU if there is one.
         threads: CPU threads; 0 = as many as the runtime likes.
     """
@@ -76,7 +76,7 @@ def live(
         raise InputError(f"--beside {' '.join(beside)}: two have the same name; rename one, panels go by it")
     for package in ("starlette", "uvicorn", "websockets"):
         check_extra("the live page", package, "live")
-    _check_others(foxglove, publish, save)
+    _check_others(foxglove, publish, save_into)
     from saccade.live.server import is_loopback, listen, make_server, page_address
     from saccade.live.session import Session
     from saccade.stream.stream import Stream
@@ -89,7 +89,7 @@ def live(
             for name, file in several.items()
         }
         measure = (lambda: _limits(source, opening)) if isinstance(opened, Replay) and isinstance(opened.source, Reader) else None
-        session = Session(str(source), opened, streams, repeats=repeat, measure=measure, folder=save)
+        session = Session(str(source), opened, streams, repeats=repeat, measure=measure, folder=save_into)
         with _others(session, foxglove, publish) as told:
             session.start()
             print(f"{page_address(listener, token)}\n{told}serving {source} at {rate_hz:g} Hz; Ctrl-C ends it", flush=True)
@@ -103,10 +103,10 @@ def live(
         print(f"{panel.name}: {panel.stream.counters}")
 
 
-def _check_others(foxglove: int | None, publish: str | None, save: Path) -> None:
+def _check_others(foxglove: int | None, publish: str | None, save_into: Path) -> None:
     """Before anything is opened."""
-    if not save.is_dir():
-        raise InputError(f"--save {save}: no such folder; make it first")
+    if not save_into.is_dir():
+        raise InputError(f"--save-into {save_into}: no such folder; make it first")
     if foxglove is not None:
         if not 0 <= foxglove < 1 << 16:
             raise InputError(f"--foxglove {foxglove}: expected a port, such as 8765, or 0 for any that is free")

@@ -193,7 +193,7 @@ def safe(name: str) -> str:
 def free_stem(folder: Path, name: str) -> str:
     """A name with the time of day that no file in FOLDER has."""
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; make it first, or choose another with --save")
+        raise InputError(f"{folder}: no such folder; make it first, or choose another with --save-into")
     began = f"{safe(Path(name).stem if '://' not in name else name)}-{time.strftime('%Y%m%d-%H%M%S')}"
     stems = (began if number == 0 else f"{began}-{number}" for number in range(10_000))
     return next(stem for stem in stems if not list(folder.glob(f"{stem}*")))

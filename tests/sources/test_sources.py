@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import saccade
 from saccade.commands.live import send
-from saccade.commands.recordings import info, view
+from saccade.commands.recordings import info
+from saccade.commands.view import view
 from saccade.events.write import write_events
 from saccade.samples import STREET
 from saccade.sources.network import Pipe, Tcp, Udp
