@@ -2,7 +2,8 @@
 
 import re
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, count
 from pathlib import Path
@@ -117,13 +118,23 @@ def recorded(name: Path | str, seconds: float, **opening: Any) -> Iterator[Reade
         ending = threading.Timer(seconds, source.close)
         ending.daemon = True
         ending.start()
-        first = next((events for events in source if len(events)), None)
+        coming = _until(time.monotonic() + seconds, source)
+        first = next(coming, None)
         if first is None:
             raise InputError(f"{name}: nothing came for {seconds:g} s; is somebody sending? --seconds waits longer")
         path = Path(folder) / "live.h5"
-        write_events(chain([first], source), path)
+        write_events(chain([first], coming), path)
         with open_events(path) as reader:
             yield reader
+
+
+def _until(end_s: float, source: Iterable[Events]) -> Iterator[Events]:
+    """Portions with events up to a time of the monotonic clock, one at least; a source that never rests doesn't notice being closed."""
+    for events in source:
+        if len(events):
+            yield events
+            if time.monotonic() >= end_s:
+                return
 
 
 def open_recording(name: Path | str, **opening: Any) -> Reader:

@@ -43,7 +43,7 @@ def test_it_prints_its_address_serves_the_page_and_ends_with_ctrl_c() -> None:
         ({"foxglove": 70000}, "--foxglove 70000: expected a port"),
         ({"publish": "/detections"}, "expected a topic of ROS 2"),
         ({"publish": "ros2:/1"}, "name of a topic"),
-        ({"save": Path("nowhere")}, "no such folder"),
+        ({"save_into": Path("nowhere")}, "no such folder"),
         ({"port": 70000}, "can't listen"),
         ({"host": "192.0.2.1", "port": 0}, "can't listen"),
     ],

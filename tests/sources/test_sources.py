@@ -480,7 +480,7 @@ def test_info_and_view_take_live_sources(tmp_path: Path, capsys: pytest.CaptureF
     said = capsys.readouterr().out
     assert "source   sim:7@5" in said
     assert "sensor   160 x 128 pixels" in said
-    view("sim:7@5", tmp_path / "frames.png", seconds=0.4)
+    view("sim:7@5", tmp_path / "frames.png", seconds=3)
     assert (tmp_path / "frames.png").exists()
     with pytest.raises(InputError, match=r"nothing came for 0.05 s"):
         info("tcp://127.0.0.1:0", seconds=0.05)
