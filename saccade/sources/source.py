@@ -88,6 +88,8 @@ class Replay(Source):
         began_s = time.perf_counter()
         for chunk in self.source if from_us is None or not isinstance(self.source, Reader) else self.source.stream(from_us):
             first = 0
+            if self.closed:  # an endless source would go on making what nobody gets
+                return
             while first < len(chunk) and not self.closed:
                 until_us = int(chunk.t[first]) // self.portion_us * self.portion_us + self.portion_us
                 last = max(int(chunk.t.searchsorted(until_us)), first + 1)

@@ -475,8 +475,15 @@ def test_a_recording_plays_at_its_own_pace() -> None:
     assert 0.14 < time.perf_counter() - began_s < 0.8
 
 
+def test_an_endless_source_that_is_closed_before_its_first_portion_ends() -> None:
+    source = open_source("sim:7")
+    source.close()
+    assert list(source) == []
+
+
 def test_info_and_view_take_live_sources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    info("sim:7@5", seconds=0.4)
+    next(iter(open_source("sim:7")))  # compiled before the clock runs
+    info("sim:7@5", seconds=3)
     said = capsys.readouterr().out
     assert "source   sim:7@5" in said
     assert "sensor   160 x 128 pixels" in said
