@@ -15,7 +15,6 @@ from saccade.events.columns import PolarityRule
 from saccade.events.hdf5_file import FREE_BYTES, H5PY_ERRORS, chunk_bytes, open_hdf5, try_values
 from saccade.events.hdf5_layout import find_layout
 from saccade.events.reader import CHUNK, ArrayReader, EventColumns
-from saccade.machine import compiled
 from saccade.types import Events, InputError
 
 EVENTS_A_BYTE = 16  # more than any real recording has; others are read, but not only to find out the size of the sensor
@@ -116,9 +115,9 @@ class Hdf5Reader(ArrayReader):
         if t.dtype.itemsize == 8 and len(t) and (int(t.max()) >= 2**52 / unit or int(t.min()) <= -(2**52) / unit):
             raise InputError(f"{self.path}: times up to {t.max()} can't be microseconds of a recording; state their unit with time_unit=")
         if unit == 1.0:
-            out = np.empty(len(t), np.int64)
-            _add(t, offset, out)
-            return out
+            t_us = t.astype(np.int64)  # 64 bits were checked above
+            t_us += offset
+            return t_us
         return (t.astype(np.int64) // 1000 if unit < 1 else t.astype(np.int64) * int(unit)) + offset
 
     def _to_pixels(self, name: str, values: np.ndarray) -> np.ndarray:
@@ -197,12 +196,6 @@ def _filters(dataset: h5py.Dataset) -> list[int]:
 def _needs_ecf(dataset: h5py.Dataset) -> bool:
     """Whether the chunks are decoded by ecf.py, because HDF5 has no codec for them."""
     return ecf.FILTER in _filters(dataset) and not h5py.h5z.filter_avail(ecf.FILTER)
-
-
-@compiled
-def _add(t, offset, out):
-    for i in range(len(t)):  # 2.5 times as fast as numpy, which casts in a small buffer
-        out[i] = np.int64(t[i]) + offset
 
 
 class _SeparateColumns:
