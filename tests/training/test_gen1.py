@@ -13,7 +13,7 @@ from saccade.training.log import read_metrics
 from saccade.weights.load import load_detector
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_two_processes_train_on_a_real_recording(tmp_path: Path, shared: Path) -> None:
     """Six clips of five frames: unequal shares, an ordered lane beside random ones, every layer of the nano model."""
     for split in ("train", "val"):

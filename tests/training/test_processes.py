@@ -75,7 +75,7 @@ def both(tmp_path_factory: pytest.TempPathFactory, weights: str) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["everywhere.pt", "one.pt", "none.pt", "uneven.pt"])
 def test_two_processes_have_the_gradients_of_one_with_the_double_batch(tmp_path: Path, both: Path, weights: str, name: str) -> None:
     """And the same batch statistics, also where one of them has no labelled frame and the other has."""
@@ -88,7 +88,7 @@ def test_two_processes_have_the_gradients_of_one_with_the_double_batch(tmp_path:
         torch.testing.assert_close(two[name] / unit, value / unit, rtol=0, atol=1e-3, msg=lambda text, name=name: f"{name}: {text}")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_two_processes_have_the_losses_of_one_with_the_double_batch(tmp_path: Path, both: Path, weights: str) -> None:
     """And the same validation."""
     run(tmp_path / "losses", weights, *JOBS["losses"])
@@ -101,7 +101,7 @@ def test_two_processes_have_the_losses_of_one_with_the_double_batch(tmp_path: Pa
         assert two.get("mAP") == pytest.approx(one.get("mAP"), abs=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_processes_with_batch_norms_of_their_own_score_and_save_the_same_weights(both: Path) -> None:
     rows = read_metrics(both / "own" / "metrics.jsonl")
     again = validate(load_detector(both / "own" / "final.safetensors"), toys("val", 2))
@@ -109,7 +109,7 @@ def test_processes_with_batch_norms_of_their_own_score_and_save_the_same_weights
     assert rows[-1]["recall"] == pytest.approx(again.recall, abs=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_two_processes_go_on_from_one(tmp_path: Path, both: Path, weights: str) -> None:
     """Elastic: the checkpoint holds the states of all lanes, whoever had them."""
     run(tmp_path / "elastic", weights, *JOBS["elastic"])
@@ -117,7 +117,7 @@ def test_two_processes_go_on_from_one(tmp_path: Path, both: Path, weights: str) 
     assert [row["total"] for row in parts[:-1]] == pytest.approx([row["total"] for row in whole[:-1]], rel=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_parts_of_two_processes_are_added_up_once(tmp_path: Path, both: Path, weights: str) -> None:
     """With batch norms of their own, four parts of a clip each are what two processes have in two parts each; the statistics differ."""
     run(tmp_path / "parts.pt", weights, "accumulation=4", "share_batch_norms=0")
