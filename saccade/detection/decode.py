@@ -18,6 +18,7 @@ from saccade.representation.canvas import Canvas, whole_sensor
 from saccade.types import Detections, InputError
 
 Ranking = Literal["product", "class"]
+ACROSS = 0.7  # what overlaps by more is one object, whatever its class: shown once, as what it most likely is
 DenseBatch = Float[np.ndarray, "frames cells columns"]  # of `dense`
 
 
@@ -27,6 +28,7 @@ class Decoding:
 
     threshold: float | None = None  # a stream takes that of its weights, else it is `saccade.config.SCORE`
     nms_iou: float = 0.45
+    across_iou: float = ACROSS
     maximum: int = 300
     ranking: Ranking = "product"
 
@@ -45,19 +47,22 @@ def decode(
     *,
     threshold: float | None = None,
     nms_iou: float = 0.45,
+    across_iou: float = ACROSS,
     maximum: int = 300,
     ranking: Ranking = "product",
 ) -> list[Detections]:
     """One per frame, in pixels of the canvas's sensor (None: the network's input), clipped to it; at most MAXIMUM each.
 
     THRESHOLD and NMS act on objectness x probability of the best class. That is also the score; with ranking "class", the published
-    protocol, the score is the probability of the class alone.
+    protocol, the score is the probability of the class alone. A box goes if a better one of its class overlaps it by more than NMS_IOU,
+    or one of any class by more than ACROSS_IOU (1: each class for itself, as protocols score).
     """
     if canvas is None:
         rows, columns = predictions.grids[0]
         canvas = whole_sensor(columns * STRIDES[0], rows * STRIDES[0])
     cells = dense(predictions).detach().cpu().numpy()
-    return decode_rows(cells, times_us, canvas, threshold=threshold, nms_iou=nms_iou, maximum=maximum, ranking=ranking)
+    overlaps = {"nms_iou": nms_iou, "across_iou": across_iou}
+    return decode_rows(cells, times_us, canvas, threshold=threshold, maximum=maximum, ranking=ranking, **overlaps)
 
 
 def decode_rows(
@@ -67,14 +72,15 @@ def decode_rows(
     *,
     threshold: float | None = None,
     nms_iou: float = 0.45,
+    across_iou: float = ACROSS,
     maximum: int = 300,
     ranking: Ranking = "product",
 ) -> list[Detections]:
     """`decode` of what `dense` gives, whichever runtime computed it; numpy only."""
     threshold = SCORE if threshold is None else threshold
-    _check(rows, times_us, threshold, nms_iou, maximum, ranking)
+    _check(rows, times_us, threshold, (nms_iou, across_iou), maximum, ranking)
     rows = rows.astype(np.promote_types(rows.dtype, np.float32), copy=False)
-    limits = rows.dtype.type(threshold), nms_iou, maximum, ranking == "class"
+    limits = rows.dtype.type(threshold), nms_iou, across_iou, maximum, ranking == "class"
     place = canvas.scale, float(canvas.sensor_width), float(canvas.sensor_height)
     result = []
     for cells, time_us in zip(rows, times_us, strict=True):
@@ -87,11 +93,12 @@ def decode_rows(
 
 @compiled
 def _boxes(
-    cells: np.ndarray, threshold: float, nms_iou: float, maximum: int, by_class: bool, scale: float, width: float, height: float
-) -> tuple[bool, np.ndarray, np.ndarray, np.ndarray]:
+    cells: np.ndarray, threshold: float, nms_iou: float, across_iou: float, maximum: int, by_class: bool, scale: float, width: float,
+    height: float,
+) -> tuple[bool, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     """Of one frame, in one call: whether no cell is NaN; boxes on the sensor, scores and classes, best first."""
     corners, products, likelihoods, classes = _likely_cells(cells, threshold)
-    kept = keep_best(corners, products, classes, nms_iou, maximum)
+    kept = keep_best(corners, products, classes, nms_iou, across_iou, maximum)
     scores = likelihoods[kept] if by_class else products[kept]
     if by_class:
         order = np.argsort(-scores, kind="mergesort")
@@ -136,15 +143,17 @@ def _likely_cells(cells: np.ndarray, threshold: float) -> tuple[np.ndarray, np.n
     return corners[:found], products[:found], likelihoods[:found], classes[:found]
 
 
-def _check(rows: np.ndarray, times_us: Sequence[int] | np.ndarray, threshold: float, nms_iou: float, maximum: int, ranking: str) -> None:
+def _check(
+    rows: np.ndarray, times_us: Sequence[int] | np.ndarray, threshold: float, overlaps: tuple[float, float], maximum: int, ranking: str
+) -> None:
     if rows.ndim != 3 or rows.shape[-1] < 5:
         raise InputError(f"decode: rows must be (frames, cells, 5 + classes) as `dense` gives them, got {rows.shape}")
     if len(times_us) != len(rows):
         raise InputError(f"decode: {len(times_us)} times_us for {len(rows)} frames; give the end of each frame's window")
     if rows.shape[-1] == 5:
         raise InputError("decode: the predictions have no classes")
-    if not (0 <= threshold <= 1 and 0 <= nms_iou <= 1):
-        raise InputError(f"decode: threshold={threshold} and nms_iou={nms_iou} must be from 0 to 1")
+    if not all(0 <= value <= 1 for value in (threshold, *overlaps)):
+        raise InputError(f"decode: threshold={threshold}, nms_iou={overlaps[0]} and across_iou={overlaps[1]} must be from 0 to 1")
     if maximum < 1:
         raise InputError(f"decode: maximum={maximum} must be at least 1")
     if ranking not in ("product", "class"):

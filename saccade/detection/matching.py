@@ -20,13 +20,15 @@ def nms(
     classes: Int64[np.ndarray, "n"],
     nms_iou: float = 0.45,
     maximum: int | None = None,
+    across_iou: float = 1.0,
 ) -> Int64[np.ndarray, "kept"]:
-    """Rows that stay, best first; a box goes if one of its class with a better score overlaps it by more than NMS_IOU.
+    """Rows that stay, best first; a box goes if one with a better score overlaps it: one of its class by more than NMS_IOU, of
+    another class by more than ACROSS_IOU.
 
     Equal scores rank by row, so that the same boxes always give the same answer. Written by hand: torchvision's is a large dependency for
     one loop, takes no classes, and leaves the order of equal scores open.
     """
-    return keep_best(boxes, scores, classes, nms_iou, len(boxes) if maximum is None else maximum)
+    return keep_best(boxes, scores, classes, nms_iou, across_iou, len(boxes) if maximum is None else maximum)
 
 
 def best_pairs(values: Float64[np.ndarray, "rows columns"]) -> Int64[np.ndarray, "rows"]:
@@ -95,14 +97,14 @@ def iou_of(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @compiled
-def keep_best(boxes: np.ndarray, scores: np.ndarray, classes: np.ndarray, threshold: float, maximum: int) -> np.ndarray:
+def keep_best(boxes: np.ndarray, scores: np.ndarray, classes: np.ndarray, nms_iou: float, across_iou: float, maximum: int) -> np.ndarray:
     """`nms` for compiled callers."""
     order = np.argsort(-scores, kind="mergesort")
-    return order[_keep(boxes[order].astype(np.float64), classes[order], threshold, maximum)]
+    return order[_keep(boxes[order].astype(np.float64), classes[order], nms_iou, across_iou, maximum)]
 
 
 @compiled
-def _keep(boxes: np.ndarray, classes: np.ndarray, threshold: float, maximum: int) -> np.ndarray:
+def _keep(boxes: np.ndarray, classes: np.ndarray, nms_iou: float, across_iou: float, maximum: int) -> np.ndarray:
     count = len(boxes)
     gone = np.zeros(count, np.bool_)
     areas = np.maximum(boxes[:, 2] - boxes[:, 0], 0) * np.maximum(boxes[:, 3] - boxes[:, 1], 0)
@@ -119,8 +121,9 @@ def _keep(boxes: np.ndarray, classes: np.ndarray, threshold: float, maximum: int
         for j in range(i + 1, count):
             width = min(right, boxes[j, 2]) - max(left, boxes[j, 0])
             height = min(bottom, boxes[j, 3]) - max(top, boxes[j, 1])
-            if width > 0 and height > 0 and classes[i] == classes[j]:
+            if width > 0 and height > 0:
                 common = width * height
-                if common / (areas[i] + areas[j] - common) > threshold:
+                limit = nms_iou if classes[i] == classes[j] else across_iou
+                if common / (areas[i] + areas[j] - common) > limit:
                     gone[j] = True
     return kept[:found]

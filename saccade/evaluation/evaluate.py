@@ -16,7 +16,7 @@ from saccade.datasets.recording import Dataset, LabelledRecording, Sampling
 from saccade.evaluation.interval import packed
 from saccade.evaluation.result import Cost, Evaluation, Result
 from saccade.evaluation.run.condition import Condition
-from saccade.evaluation.run.passes import Decoding, measured_step_ms
+from saccade.evaluation.run.passes import measured_step_ms
 from saccade.evaluation.run.store import Kept, Task, answers_at, digest_of, write_manifest
 from saccade.evaluation.run.timeline import timeline
 from saccade.evaluation.run.work import RecordingBatch, work
@@ -89,7 +89,7 @@ def evaluate(
         base = Task(
             weights=digest_of(detector),
             condition=conditions[0],
-            decoding=Decoding(threshold=rules.threshold, nms_iou=rules.nms_iou, maximum=rules.maximum, ranking=rules.ranking),
+            decoding=rules.decoding,
             classes=dataset.classes,
             label_rate_hz=label_rate_hz,
             nearest=fixed_sampling(dataset) is not None,

@@ -34,9 +34,9 @@ def validate(
     protocol: what counts, and from which score on, instead of THRESHOLD: `prophesee` is the number that papers print.
     """
     rules = None if protocol is None else protocol_of(protocol, dataset)
-    decoding = Decoding(threshold=threshold)
+    decoding = Decoding(threshold=threshold, across_iou=1.0)
     if rules is not None:
-        decoding = Decoding(threshold=rules.threshold, nms_iou=rules.nms_iou, maximum=rules.maximum, ranking=rules.ranking)
+        decoding = rules.decoding
     common = in_common(detector.config.classes, dataset, detector.config.name)
     dataset = common.dataset
     chosen = list(dataset.recordings)[: recordings or None]

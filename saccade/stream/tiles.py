@@ -103,7 +103,8 @@ class Tiled:
             boxes, scores, classes = (np.concatenate([getattr(part, name) for part in parts]) for name in ("boxes", "scores", "classes"))
             self._shown = next((frame for frame in pictures if frame.end_us >= time_us), self._shown)
             whole = Detections(boxes, scores, classes, time_us)
-            yield self._boxes.of(whole[nms(boxes, scores, classes, self._boxes.decoding.nms_iou)])
+            decoding = self._boxes.decoding
+            yield self._boxes.of(whole[nms(boxes, scores, classes, decoding.nms_iou, across_iou=decoding.across_iou)])
 
 
 def tiles_of(width: int, height: int, size: Size) -> list[Tile]:

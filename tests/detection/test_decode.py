@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from saccade.detection.decode import decode, decode_rows, dense
+from saccade.evaluation.score.protocol import PROTOCOLS
 from saccade.model.values import Predictions
 from saccade.representation.canvas import Canvas
 from saccade.types import InputError
@@ -88,14 +89,28 @@ def test_the_published_protocol_reports_the_class_alone_but_thresholds_the_produ
     np.testing.assert_allclose(found.boxes[1], [0, 0, 8, 8], atol=1e-4)
 
 
-def test_only_boxes_of_one_class_compete() -> None:
+def test_only_boxes_of_one_class_compete_where_classes_stand_for_themselves() -> None:
     predictions = make.silent()
     say(predictions, 0, 0, [0, 0, 20, 20], 0.9, [0.9, 0.1])
     say(predictions, 0, 1, [0, 0, 20, 21], 0.8, [0.1, 0.9])
     say(predictions, 0, 2, [0, 0, 20, 22], 0.7, [0.9, 0.1])
+    (found,) = decode(predictions, [0], across_iou=1.0)
+    assert found.classes.tolist() == [0, 1]
+    assert len(decode(predictions, [0], nms_iou=1.0, across_iou=1.0)[0]) == 3
+
+
+def test_one_object_is_shown_once_as_what_it_most_likely_is() -> None:
+    predictions = make.silent()
+    say(predictions, 0, 0, [0, 0, 20, 20], 0.8, [0.1, 0.9])
+    say(predictions, 0, 1, [0, 0, 20, 21], 0.9, [0.9, 0.1])
+    say(predictions, 0, 2, [0, 8, 20, 28], 0.7, [0.1, 0.9])  # a rider before the car: overlaps by less
     (found,) = decode(predictions, [0])
     assert found.classes.tolist() == [0, 1]
-    assert len(decode(predictions, [0], nms_iou=1.0)[0]) == 3
+    np.testing.assert_allclose(found.boxes, [[0, 0, 20, 21], [0, 8, 20, 28]], atol=1e-4)
+
+
+def test_protocols_score_every_class_for_itself() -> None:
+    assert {rules.decoding.across_iou for rules in PROTOCOLS.values()} == {1.0}
 
 
 def test_threshold_and_maximum_keep_the_best() -> None:

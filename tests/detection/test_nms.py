@@ -10,13 +10,12 @@ from saccade.detection.matching import nms
 from tests.detection import make
 
 
-def slow_nms(boxes: np.ndarray, scores: np.ndarray, classes: np.ndarray, threshold: float) -> list[int]:
+def slow_nms(boxes: np.ndarray, scores: np.ndarray, classes: np.ndarray, threshold: float, across: float = 1.0) -> list[int]:
     rows = sorted(range(len(scores)), key=lambda row: (-scores[row].item(), row))
     corners, kinds = boxes.tolist(), classes.tolist()
     kept: list[int] = []
     for row in rows:
-        rivals = [other for other in kept if kinds[other] == kinds[row]]
-        if all(make.iou(corners[other], corners[row]) <= threshold for other in rivals):
+        if all(make.iou(corners[other], corners[row]) <= (threshold if kinds[other] == kinds[row] else across) for other in kept):
             kept.append(row)
     return kept
 
@@ -30,6 +29,8 @@ def test_random_boxes(seed: int, whole: bool) -> None:
     classes = torch.randint(0, 2, (80,), generator=generator).numpy()
     for threshold in (0.0, 0.3, 0.45, 1.0):
         assert nms(boxes, scores, classes, threshold).tolist() == slow_nms(boxes, scores, classes, threshold)
+        for across in (0.2, 0.7):
+            assert nms(boxes, scores, classes, threshold, across_iou=across).tolist() == slow_nms(boxes, scores, classes, threshold, across)
 
 
 sides = st.integers(0, 4)  # whole: duplicates, boxes without area and overlaps of exactly 1/2 abound

@@ -10,6 +10,7 @@ from jaxtyping import Bool
 from saccade.datasets import rules
 from saccade.datasets.recording import Dataset
 from saccade.datasets.rules import LabelRules
+from saccade.detection.decode import Decoding
 from saccade.evaluation.result import Answer
 from saccade.types import Boxes, Detections, InputError, Labels
 
@@ -56,6 +57,11 @@ class Protocol:
                 f"protocol: maximum={self.maximum} must be at least 1, least_side={self.least_side} and "
                 f"least_diagonal={self.least_diagonal} 0 or more"
             )
+
+    @property
+    def decoding(self) -> Decoding:
+        """How predictions become the boxes that are scored: every class for itself."""
+        return Decoding(threshold=self.threshold, nms_iou=self.nms_iou, across_iou=1.0, maximum=self.maximum, ranking=self.ranking)
 
     def large(self, boxes: Boxes, rounded: bool = False) -> Bool[np.ndarray, "n"]:
         """Which boxes aren't below the least size.
