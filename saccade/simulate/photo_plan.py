@@ -23,6 +23,9 @@ SIZES = {
     TWO_WHEELER: (11.0, 105.0),
     DISTRACTOR: (8.0, 90.0),
 }  # px at a width of 160, the longer side
+ROADS = 0.5  # share of the standing cameras that watch a road
+ROAD_SIZES_M = {CAR: 3.8, PEDESTRIAN: 1.75, TWO_WHEELER: 1.9, DISTRACTOR: 2.5}  # the longer side, of cars from anywhere
+ROAD_PACES_M = {CAR: (2.0, 20.0), PEDESTRIAN: (0.6, 2.5), TWO_WHEELER: (1.5, 9.0), DISTRACTOR: (0.6, 12.0)}  # a second
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,23 @@ class Exposure:
 
     def expose(self, intensity: np.ndarray) -> np.ndarray:
         return (self.light * (STRAY_LIGHT + self.haze + self.contrast * intensity)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Road:
+    """What a standing camera watches from afar: sizes and paces that belong together, and lines on which one passes the other."""
+
+    metre_px: float
+    lines: np.ndarray  # rows on which the middles of objects move
+
+    def side(self, rng: np.random.Generator, class_id: int) -> float:
+        return max(ROAD_SIZES_M[class_id] * self.metre_px * float(np.exp(rng.normal(0, 0.2))), 8.0)
+
+    def pace(self, rng: np.random.Generator, class_id: int) -> float:
+        return log_uniform(rng, *ROAD_PACES_M[class_id]) * self.metre_px
+
+    def row(self, rng: np.random.Generator) -> float:
+        return float(rng.choice(self.lines) + rng.normal(0, 0.4) * self.metre_px)
 
 
 def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
@@ -97,12 +117,13 @@ def plan_movers(
     finer: int,
     moves: bool,
 ) -> Movers:
-    number = int(rng.integers(0, 4)) if moves else int(min(rng.geometric(0.3) + 1, 8))
+    road = None if moves or rng.random() >= ROADS else _road(rng, width, height)
+    number = int(rng.integers(0, 4)) if moves else int(min(rng.geometric(0.3) + 1, 8)) + (0 if road is None else 2)
     rows: list[dict[str, Any]] = []
     for _ in range(number):
         start_us = 0.0
         while start_us < duration_us and len(rows) < 24:
-            mover = _mover(rng, cutouts, split, width, height, start_us, duration_us, look, finer, moves)
+            mover = _mover(rng, cutouts, split, width, height, start_us, duration_us, look, finer, moves, road)
             if mover is None:
                 break
             rows.append(mover)
@@ -134,9 +155,15 @@ def plan_movers(
     )
 
 
+def _road(rng: np.random.Generator, width: int, height: int) -> Road:
+    metre_px = log_uniform(rng, 4.5, 20.0) * width / 160
+    middle, lines = rng.uniform(0.35, 0.85) * height, int(rng.integers(1, 4))
+    return Road(metre_px, np.clip(middle + rng.normal(0, 2.5 * metre_px, lines), 0.2 * height, 0.95 * height))
+
+
 def _mover(
     rng: np.random.Generator, cutouts: Cutouts, split: str | None, width: int, height: int, start_us: float, duration_us: int,
-    look: Exposure, finer: int, moves: bool,
+    look: Exposure, finer: int, moves: bool, road: Road | None,
 ) -> dict[str, Any] | None:  # fmt: skip
     """One cut-out from `start_us` until it has left or the recording ends; None if there is no cut-out of its class."""
     class_id = int(rng.choice(list(CLASS_CHANCES), p=list(CLASS_CHANCES.values())))
@@ -151,7 +178,7 @@ def _mover(
     unit = width / 160
     source = max(mask.shape)
     low, high = SIZES[class_id]
-    side = min(log_uniform(rng, low * unit**0.5, high * unit), 1.8 * source)
+    side = min(log_uniform(rng, low * unit**0.5, high * unit) if road is None else road.side(rng, class_id), 1.8 * source)
     follows = moves and start_us == 0 and rng.random() < FOLLOWS
     approaches = follows or (start_us == 0 and rng.random() < 0.28)
     ratio = log_uniform(rng, 1.1, 1.8) if follows else log_uniform(rng, 1.3, 3.5) if approaches else 1.0  # of sizes
@@ -161,10 +188,10 @@ def _mover(
     texel_px = min(1.0 / finer, 1.0)  # texels as fine as the sensor's pixels, at the middle size
     resize = min(scale / texel_px, 1.6)
     texture = _texture(rng, intensity, mask, resize, look.blur / texel_px, look)
-    y = rng.uniform(0.25 * height + 0.5 * tall, max(1.1 * height, 0.3 * height + 0.6 * tall))
+    y = rng.uniform(0.25 * height + 0.5 * tall, max(1.1 * height, 0.3 * height + 0.6 * tall)) if road is None else road.row(rng)
     inside = start_us == 0 and (moves or rng.random() < 0.85)
     low_pace, high_pace = PACES[class_id]
-    pace = low_pace * (high_pace / low_pace) ** rng.beta(1.3, 1.3) * unit
+    pace = low_pace * (high_pace / low_pace) ** rng.beta(1.3, 1.3) * unit if road is None else road.pace(rng, class_id)
     growth = along_x = along_y = 0.0
     if stands:
         x = rng.uniform(0, 1) * width

@@ -17,7 +17,7 @@ from saccade.simulate.shapes import CLASSES
 from saccade.simulate.simulation import IntensityImage, TimedImage, Truth, as_truth, check_scene, check_times
 from saccade.types import InputError, Times
 
-GENERATOR = 4  # raised whenever the same seed gives another scene
+GENERATOR = 5  # raised whenever the same seed gives another scene
 STANDS = 0.55  # share of scenes whose camera doesn't move, unless stated
 EMPTY = 0.2  # share of the photographs without objects under a moving camera
 FINER = {1: 0.76, 2: 0.21, 3: 0.03}  # sensor pixels per canvas pixel (a large sensor scaled down) -> probability

@@ -17,7 +17,7 @@ from saccade.events.open import open_events
 from saccade.simulate.cutouts import DISTRACTOR, Cutouts, PhotosConfig, photo_set, prepare_cutouts, to_linear
 from saccade.simulate.dataset import DatasetConfig, read_config, read_truth, write_dataset
 from saccade.simulate.evidence import Evidence
-from saccade.simulate.photo_plan import _turn
+from saccade.simulate.photo_plan import _road, _turn
 from saccade.simulate.photo_scene import PhotoScene, draw_sensor, make_photo_scene
 from saccade.simulate.photos import CAR, PEDESTRIAN, TWO_WHEELER, PhotoObject, PhotoSet, decode, join_riders, open_photos
 from saccade.simulate.sensor import SensorConfig
@@ -251,6 +251,20 @@ def test_scenes_and_sensors_are_as_varied_as_promised(photos: PhotoSet, cutouts:
     assert max(sensor.threshold_on for sensor in sensors) > 0.35
     assert 5 <= sum(sensor.burst > 0 for sensor in sensors) <= 30
     assert draw_sensor(7) == draw_sensor(7)
+
+
+def test_on_a_road_sizes_belong_together_and_objects_pass_one_another() -> None:
+    rng, ratios, hidden = np.random.default_rng(5), [], 0
+    for _ in range(200):
+        road = _road(rng, 256, 192)
+        cars, people = ([road.side(rng, kind) for _ in range(20)] for kind in (CAR, PEDESTRIAN))
+        ratios.append(np.mean(cars) / np.mean(people))
+        rows = np.array([road.row(rng) for _ in range(20)])
+        hidden += int((np.diff(np.sort(rows)) < 0.5 * min(cars)).sum())
+        assert min(cars) > 12
+        assert ((rows > 0) & (rows < 192)).any()
+    assert 1.8 < np.mean(ratios) < 2.6  # a car is twice as long as a person is tall, whatever the distance
+    assert hidden > 0.8 * 200 * 19  # most share a line with another
 
 
 def test_a_data_set_of_photographs_has_the_same_bytes_however_it_is_made(labels: Path, tmp_path: Path) -> None:
