@@ -4,6 +4,7 @@ import json
 import logging
 import lzma
 import os
+import re
 import resource
 import shutil
 import signal
@@ -118,12 +119,25 @@ def test_counts_are_the_streams(weights: Path, score: float, tmp_path: Path) -> 
     assert any(len(one) != len(other) or (one.boxes != other.boxes).any() for one, other in zip(plain, expected, strict=True))
 
 
-def test_classes_and_tracks_can_be_left_out(weights: Path, score: float, tmp_path: Path) -> None:
+def test_classes_and_tracks_can_be_left_out(weights: Path, score: float, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     path = tmp_path / "a.jsonl"
     cli.detect(str(weights), STREET, out=(path,), end_s=0.5, score=score, classes=("pedestrian",), track=False)
     found = list(read_json_lines(path))
     assert {index for one in found for index in one.classes.tolist()} == {CLASSES.index("pedestrian")}
     assert all(one.tracks is None for one in found)
+    number = sum(map(len, found))
+    assert f" {number:,} boxes (pedestrian {number:,}), " in capsys.readouterr().out
+
+
+def test_it_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    cli.detect("nano", STREET, out=(tmp_path / "a.jsonl",), end_s=1.0)
+    tracks = {
+        track for one in read_json_lines(tmp_path / "a.jsonl") for track in (one.tracks if one.tracks is not None else ()) if track >= 0
+    }
+    said = re.search(r" boxes, (\d+) tracks \((.*)\), .* x real time", capsys.readouterr().out)
+    assert said
+    assert int(said[1]) == len(tracks) > 0
+    assert sum(int(part.rsplit(" ", 1)[1]) for part in said[2].split(", ")) == len(tracks)
 
 
 def test_a_pipe_gets_json_lines(weights: Path, score: float) -> None:

@@ -3,7 +3,8 @@
 import logging
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -163,14 +164,15 @@ def _small(portions: Iterable[Events]) -> Iterator[Events]:
 
 def _run(stream: "Stream | Tiled", answers: Iterable[Detections], run: RunInfo, outputs: Outputs, wanted: np.ndarray) -> None:
     keep_freed_memory()  # states and features of a step are as large as those of the one before
-    frames, boxes, tracks, began_s, time_us = 0, 0, set[int](), time.perf_counter(), run.start_us
+    frames, boxes, tracks, began_s, time_us = 0, Counter[int](), dict[int, int](), time.perf_counter(), run.start_us
     try:
         with stop_signals() as asked, outputs, _bar(run) as bar:
             for found in answers:
                 shown = found[np.isin(found.classes, wanted)]
                 outputs.write(shown, stream.picture if outputs.wants_frames else None)
-                frames, boxes, time_us = frames + 1, boxes + len(shown), found.time_us
-                tracks |= set() if shown.tracks is None else set(shown.tracks[shown.tracks >= 0].tolist())
+                frames, time_us = frames + 1, found.time_us
+                boxes.update(shown.classes.tolist())
+                tracks |= {} if shown.tracks is None else dict(zip(shown.tracks.tolist(), shown.classes.tolist(), strict=True))
                 bar.update((found.time_us - run.start_us) / 1e6 - bar.n)
                 if asked:  # between two frames: every output has the same ones
                     if run.end_us is None:  # a live source has no other end
@@ -191,9 +193,16 @@ def _run(stream: "Stream | Tiled", answers: Iterable[Detections], run: RunInfo, 
     files = [output.path for output in outputs.outputs if str(output.path) != "-"]
     where = sys.stdout if len(files) == len(outputs.outputs) else sys.stderr  # a pipe gets JSON lines only
     rate = f"{'up to ' if stream.adaptive else ''}{run.rate_hz:g} Hz"
-    print(f"{frames:,} frames at {rate}, {boxes:,} boxes, {len(tracks):,} tracks, {speed:.2g} x real time", file=where)
+    tracks.pop(-1, None)  # of boxes that no track has taken yet
+    followed = f"{len(tracks):,} tracks{_by_class(Counter(tracks.values()), run.classes)}, " if tracks else ""
+    found_boxes = f"{boxes.total():,} boxes{'' if tracks else _by_class(boxes, run.classes)}"
+    print(f"{frames:,} frames at {rate}, {found_boxes}, {followed}{speed:.2g} x real time", file=where)
     for path in files:
         print(f"{path}: {path.stat().st_size / 1e6:.2f} MB", file=where)
+
+
+def _by_class(counts: Counter[int], classes: Sequence[str]) -> str:
+    return f" ({', '.join(f'{classes[index]} {count:,}' for index, count in counts.most_common())})" if counts else ""
 
 
 def class_indices(names: tuple[str, ...], config: "DetectorConfig") -> np.ndarray:
