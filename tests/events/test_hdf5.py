@@ -193,14 +193,15 @@ def test_an_unknown_filter_and_a_damaged_chunk_are_told(tmp_path: Path) -> None:
         collect(reader)
 
 
+@pytest.mark.parametrize("apart", [499, pytest.param(61, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("layout", ["DSEC", "DSEC contiguous", "ECF runs"])
-def test_cut_at_any_byte(layout: str, tmp_path: Path) -> None:
+def test_cut_at_any_byte(layout: str, apart: int, tmp_path: Path) -> None:
     """HDF5 states the file's length at its beginning, so nothing of a cut file is read; its columns would end at different events."""
     path = tmp_path / "a.h5"
     LAYOUTS[layout](path, SOURCE[:20])
     data = path.read_bytes()
     path = tmp_path / "cut.h5"
-    for size in {*range(0, len(data), 61), *range(200), len(data) - 1}:
+    for size in {*range(0, len(data), apart), *range(0, 200, max(1, apart // 61)), len(data) - 1}:
         path.write_bytes(data[:size])
         with pytest.raises(InputError, match=r"cut\.h5"):
             Hdf5Reader(path)
