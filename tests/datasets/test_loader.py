@@ -138,7 +138,7 @@ def test_control_c_ends_all_processes_without_a_word_of_the_workers() -> None:
                 print("interrupted", flush=True)
     """
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)],
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],  # torch warns of more workers than cores
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
