@@ -13,6 +13,7 @@ from typing import Any
 
 from saccade.machine import check_extra
 from saccade.training.checkpoint import LAST
+from saccade.training.processes import TIMEOUT_S, ProcessLost
 from saccade.types import InputError
 
 FUTILE = 3  # starts in a row that end before a checkpoint is written, after which the fault isn't a machine's
@@ -109,7 +110,7 @@ def _start(training: RayTraining) -> None:
     TorchTrainer(
         _part,
         train_loop_config={"work": training.work},
-        torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if gpus else "gloo", timeout_s=3600),
+        torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if gpus else "gloo", timeout_s=int(TIMEOUT_S)),
         scaling_config=ScalingConfig(num_workers=size, use_gpu=gpus),
         run_config=RunConfig(name="ray", storage_path=str(training.out), failure_config=FailureConfig(max_failures=0)),
     ).fit()
@@ -125,11 +126,11 @@ def _version(path: Path) -> int:
 
 
 def _input_error(failure: BaseException | None) -> InputError | None:
-    """The InputError that FAILURE is, or was caused by."""
+    """The InputError that FAILURE is, or was caused by; not that a process misses another one."""
     seen = 0
     while failure is not None and seen < 10:
         if isinstance(failure, InputError):
-            return failure
+            return None if isinstance(failure, ProcessLost) else failure
         failure = getattr(failure, "_base_exc", None) or getattr(failure, "cause", None) or failure.__cause__
         seen += 1
     return None
