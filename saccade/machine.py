@@ -133,12 +133,13 @@ def interruptible() -> Iterator[None]:
     def interrupt(_: int, frame: FrameType | None) -> None:
         while frame is not None:
             if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
-                return soon()
+                soon()
+                return
             frame = frame.f_back
         raise KeyboardInterrupt
 
     def unraisable(found: Any) -> None:
-        return soon() if issubclass(found.exc_type, KeyboardInterrupt) else hook(found)
+        (soon() if issubclass(found.exc_type, KeyboardInterrupt) else hook(found))
 
     hook, sys.unraisablehook = sys.unraisablehook, unraisable
     signal.signal(signal.SIGINT, interrupt)

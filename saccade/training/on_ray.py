@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saccade.machine import check_extra
+from saccade.cluster import LOCAL, check_place, connected
 from saccade.training.checkpoint import LAST
 from saccade.training.processes import TIMEOUT_S, ProcessLost
 from saccade.types import InputError
@@ -37,17 +37,16 @@ def train_on_ray(training: RayTraining, where: str = "ray") -> None:
     When a process or a machine dies, those that are left start again from the last checkpoint; when there are more again, so do they.
     InputError of any process is raised here; so are starts that lead nowhere.
     """
-    check_extra(f"--on {where}", "ray", "cluster")
-    if where != "ray" and not where.startswith("ray://"):
-        raise InputError(f"--on {where}: expected local, ray, or ray://HOST:10001")
+    if where == LOCAL:
+        raise InputError(f"--on {where}: expected ray or ray://HEAD:10001")
+    check_place(where)
     if training.workers < 0:
         raise InputError(f"--workers={training.workers} must be 0 or more: the processes that train together")
     os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
     import ray
 
     started = not ray.is_initialized()
-    if started:
-        _connect(where)
+    connected(where, show_output=True)
     try:
         if where.startswith("ray://"):  # from there the output folder is seen
             ray.get(ray.remote(num_cpus=0)(_until_done).remote(training))
@@ -58,15 +57,6 @@ def train_on_ray(training: RayTraining, where: str = "ray") -> None:
     finally:
         if started:
             ray.shutdown()
-
-
-def _connect(where: str) -> None:
-    import ray
-
-    try:
-        ray.init(address="auto" if where == "ray" else where, logging_level=logging.WARNING)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise InputError(f"--on {where}: no Ray cluster answers there ({error}); start one with `ray start --head`") from error
 
 
 def _until_done(training: RayTraining) -> None:
