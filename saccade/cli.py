@@ -15,7 +15,7 @@ import tyro
 
 import saccade
 from saccade.commands.options import REGISTRY, renamed
-from saccade.machine import allow_open_files
+from saccade.machine import allow_open_files, interruptible
 from saccade.types import InputError
 
 # Commands, in the order of the help, and the module of each: imported when it is called, because of what the others import.
@@ -72,10 +72,11 @@ def main() -> None:
             return
         _check_names(arguments)
         allow_open_files()
-        commands = {name: __getattr__(name) if name == called else _listed(name) for name in MODULES}
-        tyro.extras.subcommand_cli_from_dict(
-            commands, prog="saccade", description=about, args=arguments, config=(tyro.conf.FlagCreatePairsOff,), registry=REGISTRY
-        )
+        with interruptible():
+            commands = {name: __getattr__(name) if name == called else _listed(name) for name in MODULES}
+            tyro.extras.subcommand_cli_from_dict(
+                commands, prog="saccade", description=about, args=arguments, config=(tyro.conf.FlagCreatePairsOff,), registry=REGISTRY
+            )
     except InputError as error:
         _refuse(str(error))
     except KeyboardInterrupt as interrupt:

@@ -96,7 +96,7 @@ class _Run:
 def _spread_on_ray(
     run: _Run, pieces: Sequence[Any], on: str, heard: Callable[..., None] | None, what: str, gpus: float
 ) -> Iterator[tuple[Any, Any]]:
-    ray = _connected(on)
+    ray = connected(on)
     listener = _listener(ray) if heard is not None else None
     shared = [ray.put(run)]  # inside a list it stays a reference: a process fetches it once
     compute = ray.remote(_compute).options(num_cpus=1, num_gpus=gpus, max_retries=TRIES, name=what)
@@ -127,21 +127,26 @@ def _spread_on_ray(
 def connected_gpus(on: str, device: str) -> int:
     """How many GPUs a piece that computes on DEVICE asks for: one if it must, or if it may and the cluster has any."""
     if device == "auto":
-        return int(_connected(on).cluster_resources().get("GPU", 0) > 0)
+        return int(connected(on).cluster_resources().get("GPU", 0) > 0)
     return int(device.startswith("cuda"))
 
 
-def _connected(on: str) -> Any:
-    """The package, connected from now on: every further `spread` of this process finds its worker processes warm."""
+def connected(on: str, show_output: bool = False) -> Any:
+    """The package ray, connected from now on: every further `spread` of this process finds its worker processes warm.
+
+    SHOW_OUTPUT: what processes of the cluster print is printed here, too.
+    """
+    check_place(on)
     import ray
 
     if ray.is_initialized():
         return ray
     try:
-        ray.init(address="auto" if on == "ray" else on, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(address="auto" if on == "ray" else on, log_to_driver=show_output, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         mend = "start one with `ray start --head`, or name its head, --on ray://HEAD:10001" if on == "ray" else "is its head running?"
-        raise InputError(f"--on {on}: no Ray cluster answers ({' '.join(str(error).split())[:200]}); {mend}") from error
+        reason = (str(error).strip().splitlines() or [""])[-1]  # of a traceback from there, what it ends with
+        raise InputError(f"--on {on}: no Ray cluster answers ({reason:.200}); {mend}") from error
     return ray
 
 

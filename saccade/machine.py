@@ -1,4 +1,4 @@
-"""THE MACHINE: numba with our settings, glibc's malloc, packages that are missing, the device, processes for code that may crash."""
+"""THE MACHINE: numba with our settings, glibc's malloc, Ctrl-C, missing packages, the device, processes for code that may crash."""
 
 import ctypes
 import faulthandler
@@ -10,13 +10,14 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property, update_wrapper
 from importlib.util import find_spec
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, NoReturn, TypeVar, cast
 
 from saccade.types import InputError
@@ -110,6 +111,45 @@ def allow_open_files() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """While the block runs, Ctrl-C raises KeyboardInterrupt, and none is lost.
+
+    Modules in C drop what is raised while they are imported, as Python does with what is raised in `__del__`: so it is raised soon after.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    timers = []
+
+    def soon() -> None:
+        timers.append(threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)))
+        timers[-1].daemon = True
+        timers[-1].start()
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+                soon()
+                return
+            frame = frame.f_back
+        raise KeyboardInterrupt
+
+    def unraisable(found: Any) -> None:
+        (soon() if issubclass(found.exc_type, KeyboardInterrupt) else hook(found))
+
+    hook, sys.unraisablehook = sys.unraisablehook, unraisable
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        for timer in timers:
+            timer.cancel()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.unraisablehook = hook
 
 
 def killing_signal(code: str, *arguments: str) -> int | None:

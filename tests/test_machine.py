@@ -5,11 +5,13 @@ import platform
 import signal
 import subprocess
 import sys
+import time
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from saccade.machine import killing_signal
+from saccade.machine import interruptible, killing_signal
 
 CALLEE = "from saccade.machine import compiled\n\n@compiled\ndef inner(x):\n    return x + {number}\n"
 CALLER = "from saccade.machine import compiled\nfrom callee import inner\n\n@compiled\ndef outer(x):\n    return 10 * inner(x)\n"
@@ -69,3 +71,38 @@ def test_a_program_that_is_killed_is_told_by_its_signal(number: signal.Signals) 
 @pytest.mark.parametrize("code", ["", "raise ValueError", "import sys; sys.exit(3)"])
 def test_a_program_that_ends_by_itself_is_not(code: str) -> None:
     assert killing_signal(code) is None
+
+
+# As modules in C do: Ctrl-C while scipy was being imported was lost once in some tries.
+SWALLOWS = "import os, signal, time\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(0.1)\nexcept BaseException:\n    pass\n"
+
+
+class Dying:
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+
+
+def be_interrupted(where: str) -> None:
+    with interruptible():
+        if where == "import":
+            import_module("swallows_interrupts")
+        elif where == "__del__":
+            Dying()
+        else:
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+
+
+@pytest.mark.parametrize("where", ["import", "__del__", "here"])
+def test_no_ctrl_c_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    (tmp_path / "swallows_interrupts.py").write_text(SWALLOWS)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
+    started_s = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            be_interrupted(where)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert time.monotonic() - started_s < 50

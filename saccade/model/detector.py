@@ -36,8 +36,8 @@ class Detector(nn.Module):
         if steps.ndim and steps.shape != frames.shape[:2]:
             raise InputError(f"{self.config.name}: dt must be one number or (T, B) = {tuple(frames.shape[:2])}, got {tuple(steps.shape)}")
         if steps.device != frames.device:
-            limits_of_steps(self.config.name, steps)
-            steps = steps.to(frames.device, non_blocking=True)
+            lowest, highest = limits_of_steps(self.config.name, steps)
+            steps = (steps.flatten()[0] if lowest == highest else steps).to(frames.device, non_blocking=True)
         features, state = self.backbone(frames, state, steps.expand(frames.shape[:2]))
         return features[1:], state
 

@@ -29,7 +29,7 @@ from saccade.training.log import METRICS, Log, memory_mb, plot_losses
 from saccade.training.objective import Learned, learn
 from saccade.training.processes import Processes, joined
 from saccade.training.settings import TrainingSettings, average_decay, learning_rate
-from saccade.training.shared import share_batch_norms, share_gradients
+from saccade.training.shared import share_batch_norms, sharing_gradients
 from saccade.training.start import build_detector, check_half_precision, choose_tf32
 from saccade.types import InputError
 from saccade.weights.load import save_detector
@@ -88,8 +88,8 @@ def fit(
                 warn_of_dropped_labels(training)
                 with replacing(out / "settings.json") as temporary:
                     temporary.write_text(json.dumps({**asdict(settings), "config": asdict(detector.config)}, indent=2) + "\n")
-            network = share_gradients(detector, processes)
-            return _loop(run, network, loader.batches(run.step), validation, out, settings, processes, binding)
+            with sharing_gradients(detector, processes) as network:
+                return _loop(run, network, loader.batches(run.step), validation, out, settings, processes, binding)
 
 
 def _loop(

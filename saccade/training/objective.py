@@ -78,8 +78,8 @@ def learn(
 ) -> tuple[Pending, State]:
     """Leave in every parameter's `grad` the gradient over all processes, and return the state after the batch. Waits for no device.
 
-    NETWORK: a detector, or what `share_gradients` made of it. Sums are exchanged, not means: so it doesn't matter how the clips are spread
-    over processes and parts (but for batch norms and parts).
+    NETWORK: a detector, or what `sharing_gradients` makes of it. Sums are exchanged, not means: so it doesn't matter how the clips are
+    spread over processes and parts (but for batch norms and parts).
     """
     detector = cast(Detector, network.module if isinstance(network, DistributedDataParallel) else network)
     parameters = list(detector.parameters())

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saccade.machine import check_extra
+from saccade.cluster import LOCAL, check_place, connected
 from saccade.training.checkpoint import LAST
+from saccade.training.processes import TIMEOUT_S, ProcessLost
 from saccade.types import InputError
 
 FUTILE = 3  # starts in a row that end before a checkpoint is written, after which the fault isn't a machine's
@@ -36,17 +37,16 @@ def train_on_ray(training: RayTraining, where: str = "ray") -> None:
     When a process or a machine dies, those that are left start again from the last checkpoint; when there are more again, so do they.
     InputError of any process is raised here; so are starts that lead nowhere.
     """
-    check_extra(f"--on {where}", "ray", "cluster")
-    if where != "ray" and not where.startswith("ray://"):
-        raise InputError(f"--on {where}: expected local, ray, or ray://HOST:10001")
+    if where == LOCAL:
+        raise InputError(f"--on {where}: expected ray or ray://HEAD:10001")
+    check_place(where)
     if training.workers < 0:
         raise InputError(f"--workers={training.workers} must be 0 or more: the processes that train together")
     os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
     import ray
 
     started = not ray.is_initialized()
-    if started:
-        _connect(where)
+    connected(where, show_output=True)
     try:
         if where.startswith("ray://"):  # from there the output folder is seen
             ray.get(ray.remote(num_cpus=0)(_until_done).remote(training))
@@ -57,15 +57,6 @@ def train_on_ray(training: RayTraining, where: str = "ray") -> None:
     finally:
         if started:
             ray.shutdown()
-
-
-def _connect(where: str) -> None:
-    import ray
-
-    try:
-        ray.init(address="auto" if where == "ray" else where, logging_level=logging.WARNING)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise InputError(f"--on {where}: no Ray cluster answers there ({error}); start one with `ray start --head`") from error
 
 
 def _until_done(training: RayTraining) -> None:
@@ -109,7 +100,7 @@ def _start(training: RayTraining) -> None:
     TorchTrainer(
         _part,
         train_loop_config={"work": training.work},
-        torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if gpus else "gloo", timeout_s=3600),
+        torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if gpus else "gloo", timeout_s=int(TIMEOUT_S)),
         scaling_config=ScalingConfig(num_workers=size, use_gpu=gpus),
         run_config=RunConfig(name="ray", storage_path=str(training.out), failure_config=FailureConfig(max_failures=0)),
     ).fit()
@@ -125,11 +116,11 @@ def _version(path: Path) -> int:
 
 
 def _input_error(failure: BaseException | None) -> InputError | None:
-    """The InputError that FAILURE is, or was caused by."""
+    """The InputError that FAILURE is, or was caused by; not that a process misses another one."""
     seen = 0
     while failure is not None and seen < 10:
         if isinstance(failure, InputError):
-            return failure
+            return None if isinstance(failure, ProcessLost) else failure
         failure = getattr(failure, "_base_exc", None) or getattr(failure, "cause", None) or failure.__cause__
         seen += 1
     return None

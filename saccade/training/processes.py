@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -13,6 +13,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from saccade.types import InputError
+
+TIMEOUT_S = 3600.0  # of every wait for another process: a validation may take long in one of them
+
+
+class ProcessLost(InputError):
+    """Another process of the training is gone, or doesn't answer. Those that are left may start again from the last checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -58,21 +64,50 @@ def joined(device: str = "auto") -> Iterator[Processes]:
     if on_gpu:
         torch.cuda.set_device(chosen)
     processes = Processes(place["rank"], place["world"], place["local_rank"], place["local_world"], chosen)
-    if processes.world == 1 or dist.is_initialized():
+    if processes.world == 1:
         yield processes
         return
-    address = f"tcp://{place['address']}:{place['port']}" if "address" in place else "env://"
-    dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
-        init_method=address,
-        rank=processes.rank,
-        world_size=processes.world,
-        timeout=timedelta(minutes=60),  # a validation may take long on one of them
-    )
-    try:
+    with _explained(processes), nullcontext() if dist.is_initialized() else _connected(place, on_gpu):
         yield processes
+
+
+@contextmanager
+def _connected(place: dict[str, Any], on_gpu: bool) -> Iterator[None]:
+    try:
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
+            init_method=f"tcp://{place['address']}:{place['port']}" if "address" in place else "env://",
+            rank=place["rank"],
+            world_size=place["world"],
+            timeout=timedelta(seconds=TIMEOUT_S),
+        )
+    except RuntimeError as error:
+        raise _lost(
+            place["rank"], place["world"], "didn't find the others", error, "do all run, and reach the first one's host?"
+        ) from error
+    try:
+        yield
     finally:
         dist.destroy_process_group()
+
+
+@contextmanager
+def _explained(processes: Processes) -> Iterator[None]:
+    """Torch's errors of a process that is gone or late tell of sockets and operations."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, dist.DistError) or "gloo" in str(error):
+            lost = f"lost another one, or waited for it for {TIMEOUT_S / 60:g} minutes"
+            raise _lost(processes.rank, processes.world, lost, error, "what does that one say?") from error
+        raise
+
+
+def _lost(rank: int, world: int, what: str, error: RuntimeError, mend: str) -> ProcessLost:
+    reason = " ".join(str(error).split())
+    return ProcessLost(
+        f"training: process {rank} of {world} {what} ({reason:.300}); {mend} The same command goes on from the last checkpoint"
+    )
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -1,5 +1,8 @@
 """GRADIENTS AND BATCH NORMS of all processes: torch's DistributedDataParallel, and a batch norm over the frames of all of them."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,28 +15,46 @@ from saccade.model.detector import Detector
 from saccade.training.processes import Processes
 
 
-def share_gradients(detector: Detector, processes: Processes) -> nn.Module:
+@contextmanager
+def sharing_gradients(detector: Detector, processes: Processes) -> Iterator[nn.Module]:
     """The detector whose backward leaves the mean of all processes' gradients, sent in buckets while the rest is still being computed.
 
-    torch sorts parameters into other buckets after the first backward, and sums of more than two processes may then be rounded otherwise:
-    that first one is done here, on an empty frame, so that a resumed training rounds as one that was never stopped.
+    Collectives are matched by their order. It is the same in all processes, batch norms' included: autograd runs equal graphs in the same
+    order, and a process without labels has the same graph. To be left before the processes part.
     """
     if processes.world == 1:
-        return detector
-    network = DistributedDataParallel(
-        detector,
-        broadcast_buffers=False,  # equal anyway, or each process's own
-        gradient_as_bucket_view=True,
-        static_graph=True,  # every step uses the same parameters, also one without labels
-    )
+        yield detector
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of another name for broadcast_buffers, which earlier versions don't know
+        network = DistributedDataParallel(
+            detector,
+            broadcast_buffers=False,  # equal anyway, or each process's own
+            gradient_as_bucket_view=True,
+            static_graph=True,  # every step uses the same parameters, also one without labels
+        )
+    try:
+        _sort_buckets(network, detector, processes.device)
+        yield network
+    finally:
+        # Torch's reducer, if it is the last to let go of a process group, waits with the GIL for threads of the group that may need it.
+        network.reducer = network.logger = None  # type: ignore[assignment]
+
+
+def _sort_buckets(network: DistributedDataParallel, detector: Detector, device: torch.device) -> None:
+    """Two backwards of an empty frame: after the second torch sorts parameters into other buckets, for good.
+
+    Sums of more than two processes may then be rounded otherwise, and a resumed training is to round as one that was never stopped.
+    """
     config = detector.config.backbone
-    frames = torch.zeros(1, 1, config.channels, config.multiple, config.multiple, dtype=torch.uint8, device=processes.device)
+    frames = torch.zeros(1, 1, config.channels, config.multiple, config.multiple, dtype=torch.uint8, device=device)
     network.eval()  # batch norms count nothing
-    predictions, _ = network(frames, detector.initial_state(frames))
-    torch.stack([column.sum() for column in predictions[:3]]).sum().backward()
+    for _ in range(2):
+        predictions, _ = network(frames, detector.initial_state(frames))
+        torch.stack([column.sum() for column in predictions[:3]]).sum().backward()
     for parameter in detector.parameters():
         parameter.grad = None
-    return network.train()
+    network.train()
 
 
 class SharedBatchNorm(nn.BatchNorm2d):

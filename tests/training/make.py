@@ -115,19 +115,19 @@ def save_gradients(out: Path, settings: TrainingSettings, data: Dataset) -> None
     from saccade.datasets.loader import Loader
     from saccade.training.objective import learn
     from saccade.training.processes import joined
-    from saccade.training.shared import share_batch_norms, share_gradients
+    from saccade.training.shared import share_batch_norms, sharing_gradients
     from saccade.training.start import build_detector
 
     with joined("cpu") as processes:
         detector = build_detector(settings, data)
         if processes.world > 1:
             share_batch_norms(detector, settings.share_batch_norms)
-        network = share_gradients(detector, processes)
         share: dict[str, Any] = {"seed": settings.seed, "batch": settings.batch, "mine": processes.lanes(settings.batch)}
         batches = iter(Loader(data, Sampling.of(detector.config), settings.lanes, **share, length=settings.length, workers=0))
         first, second = next(batches), next(batches)
-        _, state = learn(network, first, detector.initial_state(first.frames), settings, processes)
-        learn(network, second, state, settings, processes)
+        with sharing_gradients(detector, processes) as network:
+            _, state = learn(network, first, detector.initial_state(first.frames), settings, processes)
+            learn(network, second, state, settings, processes)
         found = {name: parameter.grad for name, parameter in detector.named_parameters()} | dict(detector.named_buffers())
         found["labelled"] = torch.cat(processes.gather(second.labelled.any(0)))
         if processes.rank == 0:

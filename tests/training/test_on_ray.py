@@ -2,6 +2,9 @@
 
 import os
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +18,7 @@ from saccade.training.on_ray import RayTraining, train_on_ray
 from saccade.types import InputError
 from tests.training.make import run, weights_file
 
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.thorough
 STEPS = ("steps=14", "checkpoint_every=2", "learning_rate=0.00005")
 
@@ -61,12 +65,39 @@ def cluster() -> Iterator[object]:
     import ray
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    cluster.second = cluster.add_node(num_cpus=1)
-    ray.init(address=cluster.address)
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))  # processes of the nodes import this saccade
+        patch.setenv("GRPC_ENABLE_FORK_SUPPORT", "0")  # its hooks crash what Ray's server for clients forks, on a busy machine
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        head = {"num_cpus": 1, "include_dashboard": False, "ray_client_server_port": port}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        cluster.client = f"ray://127.0.0.1:{port}"
+        cluster.second = cluster.add_node(num_cpus=1)
+        ray.init(address=cluster.address)
+        yield cluster
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def train_from_outside(where: str, weights: str, out: str) -> None:
+    """In a process that belongs to no cluster."""
+    with pytest.raises(InputError, match=r"^mine: is wrong; mend it$"):
+        train_on_ray(RayTraining(partial(refuse, Path(out)), Path(out), workers=1), where)
+    train_on_ray(RayTraining(partial(work, Path(out), weights, 0.0), Path(out) / "run", workers=1), where)
+
+
+def test_a_training_is_started_from_outside(tmp_path: Path, cluster: object) -> None:
+    """By ray://HEAD:PORT: who asks needn't see the output folder, and errors arrive as they are."""
+    weights = str(weights_file(tmp_path))
+    run(tmp_path / "whole", weights, *STEPS)
+    (tmp_path / "ray" / "run").mkdir(parents=True)
+    call = f"from tests.training.test_on_ray import train_from_outside as t; t(*{(cluster.client, weights, str(tmp_path / 'ray'))!r})"  # type: ignore[attr-defined]
+    ended = subprocess.run([sys.executable, "-c", call], cwd=ROOT, capture_output=True, text=True, timeout=500)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    whole, there = (read_metrics(folder / "metrics.jsonl") for folder in (tmp_path / "whole", tmp_path / "ray" / "run"))
+    assert [(row["step"], row.get("total")) for row in there] == [(row["step"], row.get("total")) for row in whole]
 
 
 def test_a_lost_process_and_a_lost_machine_change_no_loss(tmp_path: Path, cluster: object) -> None:
@@ -115,5 +146,5 @@ def test_wrong_input_is_said_once_and_a_fault_that_stays_ends(tmp_path: Path) ->
 
 
 def test_other_names_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="expected local, ray, or"):
+    with pytest.raises(InputError, match="expected local, ray"):
         train_on_ray(RayTraining(partial(refuse, tmp_path), tmp_path, workers=1), "slurm")

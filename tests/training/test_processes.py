@@ -2,18 +2,20 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
+from torch.distributed import TCPStore
 
 from saccade.evaluation.validate import validate
 from saccade.pool import Stopped
+from saccade.training import processes
 from saccade.training.log import Log, read_metrics
-from saccade.training.processes import first_host, from_environment
+from saccade.training.processes import ProcessLost, first_host, from_environment, joined
 from saccade.types import InputError
 from saccade.weights.load import load_detector
 from tests.training.make import run, toys, weights_file
@@ -32,10 +34,28 @@ JOBS = {
 }
 
 
-def free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return server.getsockname()[1]
+def meetings(count: int) -> list[TCPStore]:
+    """Servers of this process for two others to meet at, as torchrun has one: a port that is free now needn't be so later."""
+    return [TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in range(count)]
+
+
+def two_processes(folder: Path, *module_and_arguments: str) -> list[str]:
+    """What each of them prints."""
+    common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    command = [sys.executable, "-X", "faulthandler", "-m", *module_and_arguments]
+    running = []
+    for rank in "01":
+        with (folder / rank).open("w") as out, (folder / f"{rank}.errors").open("w") as errors:
+            running.append(subprocess.Popen(command, env={**common, "RANK": rank, "LOCAL_RANK": rank}, stdout=out, stderr=errors))
+    until = time.monotonic() + 300
+    while {process.poll() for process in running} in ({None}, {None, 0}) and time.monotonic() < until:
+        time.sleep(0.1)
+    codes = [process.poll() for process in running]
+    for process in running:  # one that hangs, or waits for one that failed, says where it is
+        process.send_signal(signal.SIGABRT)
+        process.wait()
+    assert codes == [0, 0], "\n".join((folder / f"{rank}.errors").read_text() for rank in "01")
+    return [(folder / rank).read_text() for rank in "01"]
 
 
 @pytest.fixture(scope="module")
@@ -62,20 +82,13 @@ def both(tmp_path_factory: pytest.TempPathFactory, weights: str) -> Path:
             run(folder / "elastic", weights, *JOBS["elastic"])
     assert 0 < len(read_metrics(folder / "elastic" / "metrics.jsonl")) < 8
     arguments: list[str] = []
-    for name, changes in JOBS.items():
-        arguments += ["--", str(folder / name), weights, f"port={free_port()}", *changes]
-    common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tests.training.make", *arguments[1:]]
-    running = [
-        subprocess.Popen(command, env={**common, "RANK": rank, "LOCAL_RANK": rank}, stderr=subprocess.PIPE, text=True) for rank in "01"
-    ]
-    for process in running:
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors
+    servers = meetings(len(JOBS))
+    for server, (name, changes) in zip(servers, JOBS.items(), strict=True):
+        arguments += ["--", str(folder / name), weights, f"port={server.port}", *changes]
+    two_processes(folder, "tests.training.make", *arguments[1:])
     return folder
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["everywhere.pt", "one.pt", "none.pt", "uneven.pt"])
 def test_two_processes_have_the_gradients_of_one_with_the_double_batch(tmp_path: Path, both: Path, weights: str, name: str) -> None:
     """And the same batch statistics, also where one of them has no labelled frame and the other has."""
@@ -88,7 +101,6 @@ def test_two_processes_have_the_gradients_of_one_with_the_double_batch(tmp_path:
         torch.testing.assert_close(two[name] / unit, value / unit, rtol=0, atol=1e-3, msg=lambda text, name=name: f"{name}: {text}")
 
 
-@pytest.mark.thorough
 def test_two_processes_have_the_losses_of_one_with_the_double_batch(tmp_path: Path, both: Path, weights: str) -> None:
     """And the same validation."""
     run(tmp_path / "losses", weights, *JOBS["losses"])
@@ -101,7 +113,6 @@ def test_two_processes_have_the_losses_of_one_with_the_double_batch(tmp_path: Pa
         assert two.get("mAP") == pytest.approx(one.get("mAP"), abs=1e-3)
 
 
-@pytest.mark.thorough
 def test_processes_with_batch_norms_of_their_own_score_and_save_the_same_weights(both: Path) -> None:
     rows = read_metrics(both / "own" / "metrics.jsonl")
     again = validate(load_detector(both / "own" / "final.safetensors"), toys("val", 2))
@@ -109,7 +120,6 @@ def test_processes_with_batch_norms_of_their_own_score_and_save_the_same_weights
     assert rows[-1]["recall"] == pytest.approx(again.recall, abs=1e-3)
 
 
-@pytest.mark.thorough
 def test_two_processes_go_on_from_one(tmp_path: Path, both: Path, weights: str) -> None:
     """Elastic: the checkpoint holds the states of all lanes, whoever had them."""
     run(tmp_path / "elastic", weights, *JOBS["elastic"])
@@ -117,7 +127,6 @@ def test_two_processes_go_on_from_one(tmp_path: Path, both: Path, weights: str) 
     assert [row["total"] for row in parts[:-1]] == pytest.approx([row["total"] for row in whole[:-1]], rel=1e-3)
 
 
-@pytest.mark.thorough
 def test_parts_of_two_processes_are_added_up_once(tmp_path: Path, both: Path, weights: str) -> None:
     """With batch norms of their own, four parts of a clip each are what two processes have in two parts each; the statistics differ."""
     run(tmp_path / "parts.pt", weights, "accumulation=4", "share_batch_norms=0")
@@ -126,6 +135,28 @@ def test_parts_of_two_processes_are_added_up_once(tmp_path: Path, both: Path, we
         if "running" not in name and "tracked" not in name:
             unit = max(float(value.float().abs().max()), 1e-6)
             torch.testing.assert_close(two[name] / unit, value / unit, rtol=0, atol=1e-3, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def test_processes_part_while_sums_travel_and_say_whom_they_miss(tmp_path: Path) -> None:
+    """The first hung in torch: its threads wanted the GIL, and whoever had it waited for them. Then one that is late, and one that dies."""
+    servers = meetings(4)
+    told, other = two_processes(tmp_path, "tests.training.part", *(str(server.port) for server in servers))
+    left, late, gone = told.splitlines()
+    assert left == "left"
+    assert "process 0 of 2 lost another one, or waited for it for 0.05 minutes (" in late
+    assert "process 0 of 2 lost another one" in gone
+    assert other.splitlines()[0] == "left"
+
+
+def test_a_process_that_finds_no_other_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "TIMEOUT_S", 1.0)
+    (server,) = meetings(1)
+    place = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.port)}
+    for name, value in {**place, "TORCHELASTIC_USE_AGENT_STORE": "True"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ProcessLost, match=r"process 0 of 2 didn't find the others \(.*do all run"), joined("cpu"):
+        pass
+    assert not torch.distributed.is_initialized()
 
 
 def test_alone_without_torchrun_and_srun() -> None:

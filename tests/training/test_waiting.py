@@ -1,6 +1,7 @@
 """A step asks a GPU once for values. Without one: the same step on torch's `meta` device, which has no values and refuses to give any."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,14 +52,18 @@ CHANGES = ({}, {"h2_weight": 0.1, "l1": True}, {"accumulation": 2})
 
 @pytest.mark.usefixtures("_meta_has_no_autocast")
 @pytest.mark.parametrize(
-    ("memory", "changes"), [*(("s5", changes) for changes in CHANGES), *((memory, {}) for memory in ("gs5", "s4d", "lstm"))], ids=str
+    ("memory", "changes"), [*(("s5", changes) for changes in CHANGES), *((memory, {}) for memory in ("gs5", "s4d", "s4", "lstm"))], ids=str
 )
-def test_nothing_of_a_step_needs_a_value(memory: str, changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("steps", ["equal", "unequal"])
+def test_nothing_of_a_step_needs_a_value(memory: str, changes: dict[str, Any], steps: str) -> None:
     """Neither numbers nor shapes: the number of labels is known on the host, that of positives stays on the device."""
     settings = tiny_settings(**changes)
     detector = Detector(tiny_config(memories=(memory,) * 4))
     batch = a_batch(detector, settings)
     assert batch.counts
+    assert bool((batch.dt == batch.dt[0, 0]).all())
+    if steps == "unequal":
+        batch = replace(batch, dt=batch.dt + torch.arange(batch.dt.numel()).view_as(batch.dt) % 3)
     pending = queue(detector.to("meta"), batch.to("meta"), settings)
     assert pending.values.device.type == "meta"
     with pytest.raises(Exception, match="meta"):  # which would be the one wait

@@ -46,15 +46,18 @@ def check_state(name: str, state: LayerState, shapes: list[tuple[int, ...]], lik
 
 
 def check_steps(name: str, dt: Tensor, x: Tensor) -> bool:
-    """Whether all steps are equal: then one discretisation serves all. While tracing, values are unknown and taken to differ; so they are
-    on a GPU, which would have to be waited for (`Detector.encode` looks at them before they get there).
+    """Whether all steps are equal: then one discretisation serves all. While tracing, values are unknown and taken to differ. On a GPU they
+    would have to be waited for: there, they are equal if they are one number in memory, as `Detector.encode` makes them.
     """
     if tuple(dt.shape) != tuple(x.shape[:2]) or not dt.is_floating_point():
         raise InputError(f"{name}: dt must be float (T, B) = {tuple(x.shape[:2])}, got {dt.dtype} {tuple(dt.shape)}")
-    if torch.compiler.is_compiling() or dt.device.type != "cpu":
+    several = dt.requires_grad and dt.numel() > 1  # else only one of the steps would get the gradient
+    if torch.compiler.is_compiling():
         return dt.numel() == 1
+    if dt.device.type != "cpu":
+        return all(size == 1 or stride == 0 for size, stride in zip(dt.shape, dt.stride(), strict=True)) and not several
     lowest, highest = limits_of_steps(name, dt)
-    return lowest == highest and not (dt.requires_grad and dt.numel() > 1)  # else only one of the steps would get the gradient
+    return lowest == highest and not several
 
 
 def limits_of_steps(name: str, dt: Tensor) -> tuple[float, float]:

@@ -108,8 +108,11 @@ class S4(nn.Module):
         self._prepared.add(self, dt, self.sampled)
 
     def _sampled_once(self, dt: Tensor, equal_steps: bool) -> SampledSystem:
-        """`sampled` of every step, each value computed once: a camera's period that is no whole number of microseconds has two."""
-        if equal_steps or dt.requires_grad or torch.compiler.is_compiling():
+        """`sampled` of every step, each value computed once: a camera's period that is no whole number of microseconds has two.
+
+        Of steps that differ and are on a GPU, each for itself: to find equal ones, it would have to be waited for.
+        """
+        if equal_steps or dt.requires_grad or torch.compiler.is_compiling() or dt.device.type != "cpu":
             return self.sampled(dt[:1, :1] if equal_steps else dt)
         distinct, which = torch.unique(dt, return_inverse=True)
         return self.sampled(distinct[:, None]).at(which)
