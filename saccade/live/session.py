@@ -29,6 +29,7 @@ from saccade.types import Detections, Events, InputError, Stepping
 log = logging.getLogger("saccade")
 
 SILENT_S = 2.0  # without events, after which the page says so
+BEHIND_S = 2.0  # since the last merged window
 
 
 class Session:
@@ -61,6 +62,7 @@ class Session:
         self._events, self._newest_us, self._heard_s = 0, 0, time.monotonic()
         self._heard: deque[tuple[float, int]] = deque(maxlen=200)  # when, how many events by then
         self._figures: tuple[float, dict[str, Any]] = (-1.0, {})
+        self._merged, self._merged_s = 0, -BEHIND_S  # windows that were merged, and when the last ones were
         self._threads = [threading.Thread(target=self._read, name="saccade-source", daemon=True)]
         self._threads += [
             threading.Thread(target=self._detect, args=(panel,), name=f"saccade-{panel.name}", daemon=True) for panel in self.panels
@@ -220,6 +222,11 @@ class Session:
         log.warning("%s: ended: %s", self.name, problem)
 
     @property
+    def behind(self) -> bool:
+        """Whether a detector couldn't keep up of late."""
+        return time.monotonic() - self._merged_s < BEHIND_S
+
+    @property
     def version(self) -> tuple[Any, ...]:
         """Differs when there is something new to see."""
         return (self._events, self.ended, self.playback.paused, *(id(panel.found) for panel in self.panels))
@@ -249,6 +256,8 @@ class Session:
             panels = [
                 {"name": panel.name, "classes": panel.stream.classes, "problem": panel.problem, **panel.figures()} for panel in self.panels
             ]
+            before, self._merged = self._merged, sum(panel["merged_windows"] for panel in panels)
+            self._merged_s = now_s if self._merged > before else self._merged_s
             shown: dict[str, Any] = {
                 "events_per_s": round(self.event_rate()),
                 "silent_s": round(now_s - self._heard_s, 1),
