@@ -9,7 +9,7 @@ const TOLD_MS = 8000; // that an answer to something that can't be done stays
 const FIGURES = [
   // key, name, what it looks like, what it means
   ["asked", "asked", (value) => `${number(value)} Hz`, "answers per second of event time that the slider asks for"],
-  ["reached_hz", "reached", (value) => `${number(value)} Hz`, "answers per second of event time that the detector gives"],
+  ["reached_hz", "reached", (value) => (value ? `${number(value)} Hz` : "–"), "answers per second of event time that the detector gives"],
   ["latency_p50_ms", "latency p50", milliseconds, "from the arrival of a window's last event to its boxes; half of the last 1000 answers were quicker"],
   ["latency_p99_ms", "latency p99", milliseconds, "from the arrival of a window's last event to its boxes; 99 % of the last 1000 answers were quicker"],
   ["shown_p50_ms", "on this page p50", milliseconds, "from the same arrival to the drawing on this page; half of the last 1000 pictures were quicker"],
@@ -263,7 +263,7 @@ function showState(now) {
   for (const id of ["window", "stepping"]) if (holding !== id) element(id).value = now[id];
   element("memory").textContent = `${count(now.memory_mb)} MB`;
   element("pause").textContent = now.state === "paused" ? "Play" : "Pause";
-  if (holding !== "speed") element("speed").value = nearestSpeed(now.speed);
+  if (holding !== "speed") showSpeed(now.speed);
   if (leastScore === null) setScore(now.score);
   if (holding !== "rate") element("rate").value = Math.round(100 * Math.log10(now.rate_hz));
   showRate(holding === "rate" ? sliderRate() : now.rate_hz);
@@ -309,7 +309,7 @@ function showFigures({ root, figures }, detector, drawn) {
     figures[key].classList.toggle("lost", LOSSES.includes(key) && values[key] > 0);
     figures[key].parentElement.hidden = ((picture.playable ? RARE : RARER).includes(key) && !values[key]) || (SHOWN.includes(key) && values[key] === null);
   }
-  figures.reached_hz.classList.toggle("behind", values.reached_hz < 0.9 * values.asked);
+  figures.reached_hz.classList.toggle("behind", values.reached_hz > 0 && values.reached_hz < 0.9 * values.asked);
   show(root.querySelector("p"), values.problem);
 }
 
@@ -321,7 +321,7 @@ function showEventRate(value) {
   [canvas.width, canvas.height] = [canvas.clientWidth * density, canvas.clientHeight * density];
   const context = canvas.getContext("2d");
   const most = Math.max(...eventRates, 1);
-  element("event-most").textContent = `up to ${eventsPerSecond(most)}, last minute`;
+  element("event-most").textContent = `up to ${eventsPerSecond(most)}`;
   context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--accent");
   const step = canvas.width / HISTORY;
   eventRates.forEach((rate, i) => {
@@ -351,9 +351,14 @@ function rateText(rate) {
   return Number(rate.toPrecision(3)).toString();
 }
 
-function nearestSpeed(speed) {
-  const speeds = [...element("speed").options].map((option) => option.value);
-  return speeds.reduce((best, one) => (Math.abs(Math.log(one / speed)) < Math.abs(Math.log(best / speed)) ? one : best));
+function showSpeed(speed) {
+  // The command may have asked for one that isn't in the list: drive.raw@0.02.
+  const { options } = element("speed");
+  if (![...options].some((option) => Number(option.value) === speed)) {
+    const place = [...options].find((option) => Number(option.value) > speed) ?? null;
+    element("speed").insertBefore(new Option(`${speed} ×`, speed), place);
+  }
+  element("speed").value = speed;
 }
 
 function showRate(rate) {

@@ -11,6 +11,7 @@ import numpy as np
 
 from saccade.events.open import open_events
 from saccade.live import FASTEST_HZ
+from saccade.live.surface import Surface
 from saccade.samples import STREET
 from saccade.sources.source import Source
 from saccade.stream.counters import Counters, Latencies
@@ -21,6 +22,7 @@ from saccade.types import Detections, Events
 MOST_WAITING = 4_000_000  # events, 52 MB
 WARM_US = 50_000  # of events
 RECENT_S = 1.0  # over which rates are measured
+FEW = 5  # answers that a rate is measured of, at the least
 LATENCIES = 1000  # answers whose latencies are looked at
 COUNTED = (  # that pages show
     "events", "steps", "merged_windows", "dropped_events", "late_events", "outside_events", "unseen_events", "lost_packets", "bad_portions",
@@ -98,12 +100,17 @@ class Panel:
         self.found = None
         self.stream.reset()
 
+    def measure_anew(self) -> None:
+        """The rate is another one: what was reached before says nothing."""
+        self._answered_us.clear()
+
     def reached_hz(self) -> float:
-        """Answers per second of event time, of late."""
+        """Answers per second of event time, of about the last second of the clock; 0 while there are too few."""
         times = list(self._answered_us)
-        since_us = times[-1] - max(RECENT_S, 3 / float(self.stream.rate_hz)) * 1e6 if times else 0
-        recent = [time_us for time_us in times if time_us >= since_us]
-        return (len(recent) - 1) * 1e6 / (recent[-1] - recent[0]) if len(recent) > 1 else 0.0
+        span_s = max(RECENT_S * self.branch.speed, FEW / float(self.stream.rate_hz))
+        recent = [time_us for time_us in times if time_us >= times[-1] - span_s * 1e6]
+        recent = recent if len(recent) >= FEW else times[-FEW:]
+        return (len(recent) - 1) * 1e6 / (recent[-1] - recent[0]) if len(recent) > 2 and recent[-1] > recent[0] else 0.0
 
     def figures(self) -> dict[str, Any]:
         latencies = np.array(self._latencies_s)
@@ -146,4 +153,8 @@ def warm_up(stream: Stream, sensor: tuple[int, int] | None) -> None:
     inside = (events.x < width) & (events.y < height)
     first = Stream(stream.runtime, stream.rate_hz, faults="skip")
     first.familiar.said = stream.familiar.said  # what is unusual about this sensor is said once
-    first.push(Events(events.t[inside], events.x[inside], events.y[inside], events.p[inside], width, height))
+    events = Events(events.t[inside], events.x[inside], events.y[inside], events.p[inside], width, height)
+    first.push(events)
+    surface = Surface(width, height)
+    surface.add(events)
+    surface.shades(WARM_US, WARM_US)

@@ -60,7 +60,7 @@ class Session:
         self._passes = 1  # rounds, and places that were sought
         self._closed = False
         self._events, self._newest_us, self._heard_s = 0, 0, time.monotonic()
-        self._heard: deque[tuple[float, int]] = deque(maxlen=200)  # when, how many events by then
+        self._heard: deque[tuple[float, int, int]] = deque(maxlen=200)  # when, how many events by then, up to which time of theirs
         self._figures: tuple[float, dict[str, Any]] = (-1.0, {})
         self._merged, self._merged_s = 0, -BEHIND_S  # windows that were merged, and when the last ones were
         self._threads = [threading.Thread(target=self._read, name="saccade-source", daemon=True)]
@@ -109,6 +109,7 @@ class Session:
             raise InputError(f"rate: {rate_hz:g} Hz, expected {SLOWEST_HZ:g} to {FASTEST_HZ:g}")
         for panel in self.panels:
             panel.stream.rate_hz = rate_hz
+            panel.measure_anew()
 
     def choose(self, *, window: Any = None, stepping: Any = None) -> None:
         """Other windows or another stepping from the next window on, with an empty memory."""
@@ -179,6 +180,7 @@ class Session:
         """Time begins anew: so do memory and tracks, and a file holds one pass."""
         self.stop_saving()
         self._passes += 1
+        self._heard.clear()
         for panel in self.panels:
             panel.branch.put(None)
         if self.surface is not None:
@@ -192,7 +194,7 @@ class Session:
             self._newest_us = int(events.t[-1])
             self._events, self._heard_s = self._events + len(events), time.monotonic()
             if not self._heard or self._heard_s - self._heard[-1][0] > RECENT_S / 50:
-                self._heard.append((self._heard_s, self._events))
+                self._heard.append((self._heard_s, self._events, self._newest_us))
         saving = self.saving
         if saving is not None and len(events):
             saving.events(events)
@@ -242,12 +244,13 @@ class Session:
 
     def event_rate(self) -> float:
         """Events per second of event time, of late."""
-        now_s = time.monotonic()
-        before = [(when_s, events) for when_s, events in list(self._heard) if when_s > now_s - RECENT_S]
-        speed = self.source.speed
-        if len(before) < 2 or not speed:
+        now_s, speed = time.monotonic(), self.source.speed
+        recent = [heard for heard in list(self._heard) if heard[0] > now_s - RECENT_S]
+        if len(recent) < 2 or not speed:
             return 0.0
-        return (self._events - before[0][1]) / (now_s - before[0][0]) / speed
+        (began_s, before, began_us), (_, events, newest_us) = recent[0], recent[-1]
+        passed_s = max((newest_us - began_us) / 1e6, (recent[-1][0] - began_s) * speed)  # what was held up comes at once
+        return (events - before) / passed_s
 
     def figures(self) -> dict[str, Any]:
         """What changes slowly, measured four times a second at the most."""

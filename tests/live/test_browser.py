@@ -51,7 +51,8 @@ def page(browser: Any) -> Iterator[Any]:
 
 
 def reached(page: Any, panel: int = 0) -> float:
-    return float(page.locator("[data-figure=reached_hz]").nth(panel).inner_text().removesuffix(" Hz") or 0)  # empty before the first answer
+    """0 before the first answers."""
+    return float(page.locator("[data-figure=reached_hz]").nth(panel).inner_text().removesuffix(" Hz").replace("–", "") or 0)
 
 
 def until(happened: Callable[[], object]) -> None:
