@@ -132,7 +132,9 @@ function measureDrawing(now) {
   const nowMs = performance.timeOrigin + performance.now();
   drawnMs = now.arrived_s.map((arrived, i) => {
     const { last, values } = drawnMs[i] ?? { last: null, values: [] };
-    return arrived === null || arrived === last ? { last, values } : { last: arrived, values: [...values, nowMs - 1000 * arrived].slice(-1000) };
+    if (arrived === null || arrived === last) return { last, values };
+    const first = last === null; // an answer from before this page was opened
+    return { last: arrived, values: first ? values : [...values, nowMs - 1000 * arrived].slice(-1000) };
   });
 }
 
@@ -321,7 +323,7 @@ function showEventRate(value) {
   [canvas.width, canvas.height] = [canvas.clientWidth * density, canvas.clientHeight * density];
   const context = canvas.getContext("2d");
   const most = Math.max(...eventRates, 1);
-  element("event-most").textContent = `up to ${eventsPerSecond(most)}`;
+  element("event-most").textContent = most > 1 ? `up to ${eventsPerSecond(most)}` : "";
   context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--accent");
   const step = canvas.width / HISTORY;
   eventRates.forEach((rate, i) => {

@@ -107,7 +107,7 @@ class Session:
     def rate_hz(self, rate_hz: float) -> None:
         if not SLOWEST_HZ <= rate_hz <= FASTEST_HZ:
             raise InputError(f"rate: {rate_hz:g} Hz, expected {SLOWEST_HZ:g} to {FASTEST_HZ:g}")
-        for panel in self.panels:
+        for panel in self.panels if rate_hz != self.rate_hz else ():
             panel.stream.rate_hz = rate_hz
             panel.measure_anew()
 
