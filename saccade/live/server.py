@@ -225,8 +225,18 @@ def listen(host: str, port: int) -> socket.socket:
 
 def page_address(listener: socket.socket, token: str | None) -> str:
     host, port = listener.getsockname()[:2]
-    host = socket.gethostname() if host in ("0.0.0.0", "::") else host
+    host = own_address() if host in ("0.0.0.0", "::") else host
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/" + (f"?token={token}" if token else "")
+
+
+def own_address() -> str:
+    """By which others reach this machine: a phone seldom knows its name, so the number of the network that leads out; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as finder:
+        try:
+            finder.connect(("192.0.2.1", 9))  # of no machine: for documentation
+            return str(finder.getsockname()[0])
+        except OSError:  # no network
+            return socket.gethostname()
 
 
 def make_server(session: Session, token: str | None = None) -> "uvicorn.Server":

@@ -16,7 +16,7 @@ from websockets.sync.client import ClientConnection
 from saccade.events.open import open_events
 from saccade.events.write import write_events
 from saccade.live.panel import Branch, warm_up
-from saccade.live.server import is_loopback
+from saccade.live.server import is_loopback, own_address
 from saccade.live.session import Session
 from saccade.sources.network import Tcp
 from saccade.sources.send import send_events
@@ -78,6 +78,10 @@ def test_these_hosts_are_this_machine_only(host: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.0.0.7", "localhost.example", "127.0.0.1.example"])
 def test_these_are_not(host: str) -> None:
     assert not is_loopback(host)
+
+
+def test_others_reach_this_machine_by_one_of_its_own_addresses() -> None:
+    assert own_address() not in ("0.0.0.0", "::", "")
 
 
 def test_a_picture_has_events_boxes_and_figures_of_every_detector() -> None:
