@@ -7,10 +7,14 @@ FUZZ ?= 100000
 # Neighbours stay in one process, which makes once what they share.
 PARALLEL := -n 2 --dist worksteal
 
-.PHONY: demo test fast thorough fuzz bench docs clean
+.PHONY: demo live test fast thorough fuzz bench docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/saccade demo --out demo
+
+# The page in the browser; Ctrl-C ends it.
+live: $(VENV)/installed
+	$(BIN)/saccade live street@1
 
 test: $(VENV)/installed
 	$(BIN)/ruff check .

@@ -51,7 +51,7 @@ def line(minutes: float, seen: dict[str, Any], tabs: list[Any]) -> str:
     panel = seen["panels"][0]
     shown = [tab.locator("[data-figure=shown_p50_ms], [data-figure=shown_p99_ms]").all_inner_texts() for tab in tabs]
     told = f"{panel['latency_p50_ms']} / {panel['latency_p99_ms']} | {'; '.join(' / '.join(one) for one in shown) or '-'}"
-    lost = [panel[name] for name in ("merged_windows", "late_events", "dropped_events", "lost_packets", "bad_portions")]
+    lost = [panel[name] for name in ("merged_windows", "unseen_events", "late_events", "dropped_events", "lost_packets", "bad_portions")]
     return (
         f"| {minutes:.1f} | {seen['memory_mb']} | {panel['steps']:,} | {panel['reached_hz']:.0f} | {told} | {' / '.join(map(str, lost))} |"
     )
@@ -82,7 +82,7 @@ def main() -> None:
         address = serving.stdout.readline().strip()
         tabs = open_pages(stack, address)
         page = stack.enter_context(connect(address.replace("http", "ws") + "socket", max_size=None))
-        print("| min | MB | steps | Hz | latency p50 / p99, ms | on the pages | merged / late / dropped / lost / damaged |")
+        print("| min | MB | steps | Hz | latency p50 / p99, ms | on the pages | merged / unseen / late / dropped / lost / damaged |")
         print("|--:|--:|--:|--:|--:|--:|--:|")
         began_s, memory = time.monotonic(), []
         while (passed_s := time.monotonic() - began_s) < 60 * options.minutes:
@@ -92,6 +92,10 @@ def main() -> None:
             print(line(passed_s / 60, seen, tabs), flush=True)
             time.sleep(min(60.0, max(60 * options.minutes - passed_s, 0.1)))
         seen = settled(page)
+        steps, merged = (seen["panels"][0][name] for name in ("steps", "merged_windows"))
+        print(
+            f"{options.rate:g} Hz asked, {options.rate * steps / (steps + merged):.1f} reached: {steps:,} steps, {merged:,} windows merged"
+        )
         counted = sum(seen["panels"][0][name] for name in ("events", "dropped_events"))
         third = max(len(memory) // 3, 1)
         first, last = (sum(part) / len(part) for part in (memory[:third], memory[-third:]))

@@ -77,6 +77,7 @@ def live(
     for package in ("starlette", "uvicorn", "websockets"):
         check_extra("the live page", package, "live")
     _check_others(foxglove, publish, save_into)
+    from saccade.live.panel import warm_up
     from saccade.live.server import is_loopback, listen, make_server, page_address
     from saccade.live.session import Session
     from saccade.stream.stream import Stream
@@ -88,7 +89,10 @@ def live(
             name: Stream(file, rate_hz, score=LEAST_SCORE, faults="skip", device=device, threads=threads or None)
             for name, file in several.items()
         }
-        measure = (lambda: _limits(source, opening)) if isinstance(opened, Replay) and isinstance(opened.source, Reader) else None
+        reader = opened.source if isinstance(opened, Replay) and isinstance(opened.source, Reader) else None
+        for stream in streams.values():
+            warm_up(stream, None if reader is None else (reader.width, reader.height))
+        measure = None if reader is None else (lambda: _limits(source, opening))
         session = Session(str(source), opened, streams, repeats=repeat, measure=measure, folder=save_into)
         with _others(session, foxglove, publish) as told:
             session.start()
@@ -100,7 +104,7 @@ def live(
             finally:
                 session.close()
     for panel in session.panels:
-        print(f"{panel.name}: {panel.stream.counters}")
+        print(f"{panel.name}: {panel.counters}")
 
 
 def _check_others(foxglove: int | None, publish: str | None, save_into: Path) -> None:

@@ -4,25 +4,30 @@
 const TRAIL_US = 1_000_000; // of a track's path that is drawn
 const HISTORY = 240; // columns of the event rate, four a second
 const RETRY_MS = 1000;
+const RATES_HZ = [1, 5, 20, 60, 200, 1000]; // below the slider
+const TOLD_MS = 8000; // that an answer to something that can't be done stays
 const FIGURES = [
-  // key, name, what it looks like; those of the last group are red when they aren't zero, because something was lost
-  ["asked", "asked", (value) => `${number(value)} Hz`],
-  ["reached_hz", "reached", (value) => `${number(value)} Hz`],
-  ["latency_p50_ms", "latency p50", milliseconds],
-  ["latency_p99_ms", "latency p99", milliseconds],
-  ["shown_p50_ms", "on this page p50", milliseconds],
-  ["shown_p99_ms", "on this page p99", milliseconds],
-  ["merged_windows", "merged windows", count],
-  ["late_events", "late events", count],
-  ["dropped_events", "dropped events", count],
-  ["lost_packets", "lost packets", count],
-  ["bad_portions", "damaged packets", count],
+  // key, name, what it looks like, what it means
+  ["asked", "asked", (value) => `${number(value)} Hz`, "answers per second of event time that the slider asks for"],
+  ["reached_hz", "reached", (value) => (value ? `${number(value)} Hz` : "–"), "answers per second of event time that the detector gives"],
+  ["latency_p50_ms", "latency p50", milliseconds, "from the arrival of a window's last event to its boxes; half of the last 1000 answers were quicker"],
+  ["latency_p99_ms", "latency p99", milliseconds, "from the arrival of a window's last event to its boxes; 99 % of the last 1000 answers were quicker"],
+  ["shown_p50_ms", "on this page p50", milliseconds, "from the same arrival to the drawing on this page; half of the last 1000 pictures were quicker"],
+  ["shown_p99_ms", "on this page p99", milliseconds, "from the same arrival to the drawing on this page; 99 % of the last 1000 pictures were quicker"],
+  ["merged_windows", "merged windows", count, "without an answer of their own, because steps took too long"],
+  ["late_events", "late events", count, "that came after their window was finished, so they were left out"],
+  ["dropped_events", "dropped events", count, "that a full queue had no place for"],
+  ["unseen_events", "unseen events", count, "between windows that are further apart than they are long, so in none of them"],
+  ["outside_events", "outside events", count, "with a place that the sensor doesn't have, so they were left out"],
+  ["lost_packets", "lost packets", count, "that never arrived"],
+  ["bad_portions", "damaged packets", count, "that were left out"],
 ];
-const LOSSES = ["late_events", "dropped_events", "lost_packets", "bad_portions"];
+const LOSSES = ["late_events", "dropped_events", "outside_events", "lost_packets", "bad_portions"]; // red when they aren't zero
 const SHOWN = ["shown_p50_ms", "shown_p99_ms"]; // only where server and page have the same clock
-const PACKETS = ["lost_packets", "bad_portions"]; // of live sources
+const RARER = ["unseen_events", "outside_events"]; // shown when there are any
+const RARE = [...RARER, "lost_packets", "bad_portions"]; // of recordings, which have no packets
 const WORDS = {
-  playing: () => "live",
+  playing: ({ playable, speed }) => (!playable ? "live" : speed === 1 ? "playing" : `playing at ${speed} ×`),
   paused: () => "paused",
   waiting: () => "waiting for the first events",
   silent: (picture) => `silent for ${Math.round(picture.silent_s)} s`,
@@ -41,6 +46,7 @@ let eventRates = [];
 let countedAt = 0;
 let drawnMs = []; // per detector: from the arrival of an answer's last event to its drawing, of the last 1000 pictures
 let leastScore = null; // until it is moved, that of the weights
+let told = { text: "", atMs: 0 }; // what the server answered to something that can't be done
 let holding = null; // the slider that a person moves: the server's value doesn't move it back meanwhile
 
 function number(value) {
@@ -68,7 +74,7 @@ function connect() {
   socket.onopen = () => ask("ready");
   socket.onmessage = (message) => {
     if (typeof message.data === "string") {
-      show(element("problem"), JSON.parse(message.data).problem);
+      told = { text: JSON.parse(message.data).problem, atMs: performance.now() };
       return;
     }
     picture = read(message.data);
@@ -126,7 +132,9 @@ function measureDrawing(now) {
   const nowMs = performance.timeOrigin + performance.now();
   drawnMs = now.arrived_s.map((arrived, i) => {
     const { last, values } = drawnMs[i] ?? { last: null, values: [] };
-    return arrived === null || arrived === last ? { last, values } : { last: arrived, values: [...values, nowMs - 1000 * arrived].slice(-1000) };
+    if (arrived === null || arrived === last) return { last, values };
+    const first = last === null; // an answer from before this page was opened
+    return { last: arrived, values: first ? values : [...values, nowMs - 1000 * arrived].slice(-1000) };
   });
 }
 
@@ -225,12 +233,13 @@ function drawLabel(context, [left, top, , bottom, score, index, track], classes,
 
 function makePanels(now) {
   document.documentElement.style.setProperty("--shape", now.width ? now.width / now.height : 1.33);
-  if (panels.length === now.panels.length) return;
+  if (panels.map((panel) => panel.name).join() === now.panels.map((panel) => panel.name).join()) return;
   panels = now.panels.map((detector) => {
     const root = element("panel").content.firstElementChild.cloneNode(true);
     const figures = {};
-    for (const [key, name] of FIGURES) {
+    for (const [key, name, , meaning] of FIGURES) {
       const row = document.createElement("div");
+      row.title = meaning;
       row.append(document.createElement("dt"), document.createElement("dd"));
       row.firstChild.textContent = name;
       figures[key] = row.lastChild;
@@ -238,7 +247,7 @@ function makePanels(now) {
       root.querySelector("dl").append(row);
     }
     root.querySelector("h2").textContent = detector.name;
-    return { root, canvas: root.querySelector("canvas"), figures, classes: detector.classes, trails: new Map() };
+    return { name: detector.name, root, canvas: root.querySelector("canvas"), figures, classes: detector.classes, trails: new Map() };
   });
   element("panels").replaceChildren(...panels.map((panel) => panel.root));
 }
@@ -247,18 +256,19 @@ function showState(now) {
   element("source").textContent = now.source;
   element("time").textContent = `${(now.time_us / 1e6).toFixed(3)} s${now.round > 1 ? ` · round ${now.round}` : ""}`;
   setState(now.state, WORDS[now.state](now));
-  if (now.problem) show(element("problem"), now.problem);
+  document.title = `${now.source} – saccade live`;
+  show(element("problem"), performance.now() - told.atMs < TOLD_MS ? told.text : now.problem);
   element("playback").hidden = !now.playable;
-  document.querySelector(".for-playback").hidden = !now.playable;
+  for (const key of document.querySelectorAll(".for-playback")) key.hidden = !now.playable;
   showPlace(now);
   showSaving(now.saving);
   for (const id of ["window", "stepping"]) if (holding !== id) element(id).value = now[id];
   element("memory").textContent = `${count(now.memory_mb)} MB`;
   element("pause").textContent = now.state === "paused" ? "Play" : "Pause";
-  if (holding !== "speed") element("speed").value = nearestSpeed(now.speed);
+  if (holding !== "speed") showSpeed(now.speed);
   if (leastScore === null) setScore(now.score);
   if (holding !== "rate") element("rate").value = Math.round(100 * Math.log10(now.rate_hz));
-  element("rate-shown").textContent = `${rateText(holding === "rate" ? sliderRate() : now.rate_hz)} Hz`;
+  showRate(holding === "rate" ? sliderRate() : now.rate_hz);
   if (performance.now() - countedAt < 250) return; // what follows changes slowly
   countedAt = performance.now();
   now.panels.forEach((detector, i) => showFigures(panels[i], { ...detector, asked: now.rate_hz }, drawnMs[i]?.values));
@@ -268,7 +278,7 @@ function showState(now) {
 function showPlace(now) {
   const known = now.playable && now.end_us !== null;
   element("place-row").hidden = !known;
-  document.querySelector(".for-place").hidden = !known;
+  for (const key of document.querySelectorAll(".for-place")) key.hidden = !known;
   if (!known) return;
   element("place").max = (now.end_us - now.start_us) / 1e6;
   if (holding !== "place") element("place").value = (now.time_us - now.start_us) / 1e6;
@@ -299,9 +309,9 @@ function showFigures({ root, figures }, detector, drawn) {
   for (const [key, , text] of FIGURES) {
     figures[key].textContent = text(values[key]);
     figures[key].classList.toggle("lost", LOSSES.includes(key) && values[key] > 0);
-    figures[key].parentElement.hidden = (PACKETS.includes(key) && !values[key] && picture.playable) || (SHOWN.includes(key) && values[key] === null);
+    figures[key].parentElement.hidden = ((picture.playable ? RARE : RARER).includes(key) && !values[key]) || (SHOWN.includes(key) && values[key] === null);
   }
-  figures.reached_hz.classList.toggle("behind", values.reached_hz < 0.9 * values.asked);
+  figures.reached_hz.classList.toggle("behind", values.reached_hz > 0 && values.reached_hz < 0.9 * values.asked);
   show(root.querySelector("p"), values.problem);
 }
 
@@ -309,9 +319,11 @@ function showEventRate(value) {
   eventRates = [...eventRates, value].slice(-HISTORY);
   element("event-rate").textContent = eventsPerSecond(value);
   const canvas = element("event-history");
-  [canvas.width, canvas.height] = [canvas.clientWidth, canvas.clientHeight];
+  const density = devicePixelRatio || 1;
+  [canvas.width, canvas.height] = [canvas.clientWidth * density, canvas.clientHeight * density];
   const context = canvas.getContext("2d");
   const most = Math.max(...eventRates, 1);
+  element("event-most").textContent = most > 1 ? `up to ${eventsPerSecond(most)}` : "";
   context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--accent");
   const step = canvas.width / HISTORY;
   eventRates.forEach((rate, i) => {
@@ -341,14 +353,37 @@ function rateText(rate) {
   return Number(rate.toPrecision(3)).toString();
 }
 
-function nearestSpeed(speed) {
-  const speeds = [...element("speed").options].map((option) => option.value);
-  return speeds.reduce((best, one) => (Math.abs(Math.log(one / speed)) < Math.abs(Math.log(best / speed)) ? one : best));
+function showSpeed(speed) {
+  // The command may have asked for one that isn't in the list: drive.raw@0.02.
+  const { options } = element("speed");
+  if (![...options].some((option) => Number(option.value) === speed)) {
+    const place = [...options].find((option) => Number(option.value) > speed) ?? null;
+    element("speed").insertBefore(new Option(`${speed} ×`, speed), place);
+  }
+  element("speed").value = speed;
+}
+
+function showRate(rate) {
+  element("rate-shown").textContent = `${rateText(rate)} Hz`;
+  for (const button of element("rates").children) button.setAttribute("aria-pressed", Number(button.dataset.rate) === rate);
 }
 
 function setRate() {
-  element("rate-shown").textContent = `${rateText(sliderRate())} Hz`;
+  showRate(sliderRate());
   ask("rate", sliderRate());
+}
+
+function makeRates() {
+  for (const rate of RATES_HZ) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = rate;
+    button.dataset.rate = rate;
+    button.setAttribute("aria-label", `${rate} Hz`);
+    button.style.left = `${(100 * Math.log10(rate)) / 3}%`;
+    button.addEventListener("click", () => ask("rate", rate));
+    element("rates").append(button);
+  }
 }
 
 function setScore(score) {
@@ -404,9 +439,15 @@ const PLACE_KEYS = {
   PageDown: () => seekBy(0.1),
 };
 
+function hasKey(target, key) {
+  // Whether KEY means something to what is focused.
+  if (target.matches("button, a")) return key === " " || key === "Enter";
+  return target.matches("select") || (target.matches("input") && /^(Arrow|Page|Home|End)/.test(key));
+}
+
 document.addEventListener("keydown", (event) => {
   if (picture === null || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.matches("select, button") || (event.target.matches("input") && /^(Arrow|Page|Home|End)/.test(event.key))) return; // keys of their own
+  if (hasKey(event.target, event.key)) return;
   const playing = picture.playable ? PLAYBACK_KEYS[event.key] : undefined;
   const does = KEYS[event.key] ?? playing ?? (picture.playable && picture.end_us !== null ? PLACE_KEYS[event.key] : undefined);
   if (does) {
@@ -428,4 +469,5 @@ element("save").addEventListener("click", saveOrStop);
 element("pause").addEventListener("click", pauseOrPlay);
 element("step").addEventListener("click", () => ask("step"));
 dark.addEventListener("change", () => ((palette = makePalette()), draw()));
+makeRates();
 connect();

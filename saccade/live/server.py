@@ -4,6 +4,7 @@ import asyncio
 import json
 import secrets
 import socket
+import time
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
@@ -25,6 +26,7 @@ FILES = {"/": ("live.html", "text/html"), "/live.css": ("live.css", "text/css"),
 PICTURE_S = 1 / 60  # between pictures, at the least
 STILL_S = 0.25  # ... while nothing changes
 MOST_SENT = 150  # pictures a second for all pages together: many pages get fewer each, and the detector doesn't notice them
+SHARE = 0.015  # of this process's CPU time that pages get at most while a detector can't keep up
 LONGEST_MESSAGE = 1024  # bytes that a page may send at once
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -32,6 +34,20 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",  # the address may hold the token
     "Cache-Control": "no-store",
 }
+
+
+class Spent:
+    """What this thread, which serves the pages, and the whole process have computed since the last picture."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        self._thread_s, self._process_s = time.thread_time(), time.process_time()
+
+    @property
+    def too_much(self) -> bool:
+        return time.thread_time() - self._thread_s > SHARE * (time.process_time() - self._process_s)
 
 
 class Pictures:
@@ -49,13 +65,15 @@ class Pictures:
     async def paint(self) -> None:
         """For ever: nothing is drawn while nobody waits, and little while nothing changes."""
         loop = asyncio.get_running_loop()
-        seen, painted_s = None, 0.0
+        seen, painted_s, spent = None, 0.0, Spent()
         while True:
             await asyncio.sleep(PICTURE_S)
             version = self.session.version
-            if not self._waiting or (version == seen and loop.time() - painted_s < STILL_S):
+            recently = loop.time() - painted_s < STILL_S
+            if not self._waiting or (recently and (version == seen or (self.session.behind and spent.too_much))):
                 continue
             seen, painted_s = version, loop.time()
+            spent.restart()
             message = self.session.message()
             waiting, self._waiting = self._waiting, []
             for one in waiting:
@@ -207,8 +225,18 @@ def listen(host: str, port: int) -> socket.socket:
 
 def page_address(listener: socket.socket, token: str | None) -> str:
     host, port = listener.getsockname()[:2]
-    host = socket.gethostname() if host in ("0.0.0.0", "::") else host
+    host = own_address() if host in ("0.0.0.0", "::") else host
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/" + (f"?token={token}" if token else "")
+
+
+def own_address() -> str:
+    """By which others reach this machine: a phone seldom knows its name, so the number of the network that leads out; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as finder:
+        try:
+            finder.connect(("192.0.2.1", 9))  # of no machine: for documentation
+            return str(finder.getsockname()[0])
+        except OSError:  # no network
+            return socket.gethostname()
 
 
 def make_server(session: Session, token: str | None = None) -> "uvicorn.Server":

@@ -29,6 +29,7 @@ from saccade.types import Detections, Events, InputError, Stepping
 log = logging.getLogger("saccade")
 
 SILENT_S = 2.0  # without events, after which the page says so
+BEHIND_S = 2.0  # since the last merged window
 
 
 class Session:
@@ -59,8 +60,9 @@ class Session:
         self._passes = 1  # rounds, and places that were sought
         self._closed = False
         self._events, self._newest_us, self._heard_s = 0, 0, time.monotonic()
-        self._heard: deque[tuple[float, int]] = deque(maxlen=200)  # when, how many events by then
+        self._heard: deque[tuple[float, int, int]] = deque(maxlen=200)  # when, how many events by then, up to which time of theirs
         self._figures: tuple[float, dict[str, Any]] = (-1.0, {})
+        self._merged, self._merged_s = 0, -BEHIND_S  # windows that were merged, and when the last ones were
         self._threads = [threading.Thread(target=self._read, name="saccade-source", daemon=True)]
         self._threads += [
             threading.Thread(target=self._detect, args=(panel,), name=f"saccade-{panel.name}", daemon=True) for panel in self.panels
@@ -105,8 +107,9 @@ class Session:
     def rate_hz(self, rate_hz: float) -> None:
         if not SLOWEST_HZ <= rate_hz <= FASTEST_HZ:
             raise InputError(f"rate: {rate_hz:g} Hz, expected {SLOWEST_HZ:g} to {FASTEST_HZ:g}")
-        for panel in self.panels:
+        for panel in self.panels if rate_hz != self.rate_hz else ():
             panel.stream.rate_hz = rate_hz
+            panel.measure_anew()
 
     def choose(self, *, window: Any = None, stepping: Any = None) -> None:
         """Other windows or another stepping from the next window on, with an empty memory."""
@@ -177,6 +180,7 @@ class Session:
         """Time begins anew: so do memory and tracks, and a file holds one pass."""
         self.stop_saving()
         self._passes += 1
+        self._heard.clear()
         for panel in self.panels:
             panel.branch.put(None)
         if self.surface is not None:
@@ -190,7 +194,7 @@ class Session:
             self._newest_us = int(events.t[-1])
             self._events, self._heard_s = self._events + len(events), time.monotonic()
             if not self._heard or self._heard_s - self._heard[-1][0] > RECENT_S / 50:
-                self._heard.append((self._heard_s, self._events))
+                self._heard.append((self._heard_s, self._events, self._newest_us))
         saving = self.saving
         if saving is not None and len(events):
             saving.events(events)
@@ -220,6 +224,11 @@ class Session:
         log.warning("%s: ended: %s", self.name, problem)
 
     @property
+    def behind(self) -> bool:
+        """Whether a detector couldn't keep up of late."""
+        return time.monotonic() - self._merged_s < BEHIND_S
+
+    @property
     def version(self) -> tuple[Any, ...]:
         """Differs when there is something new to see."""
         return (self._events, self.ended, self.playback.paused, *(id(panel.found) for panel in self.panels))
@@ -235,12 +244,13 @@ class Session:
 
     def event_rate(self) -> float:
         """Events per second of event time, of late."""
-        now_s = time.monotonic()
-        before = [(when_s, events) for when_s, events in list(self._heard) if when_s > now_s - RECENT_S]
-        speed = self.source.speed
-        if len(before) < 2 or not speed:
+        now_s, speed = time.monotonic(), self.source.speed
+        recent = [heard for heard in list(self._heard) if heard[0] > now_s - RECENT_S]
+        if len(recent) < 2 or not speed:
             return 0.0
-        return (self._events - before[0][1]) / (now_s - before[0][0]) / speed
+        (began_s, before, began_us), (_, events, newest_us) = recent[0], recent[-1]
+        passed_s = max((newest_us - began_us) / 1e6, (recent[-1][0] - began_s) * speed)  # what was held up comes at once
+        return (events - before) / passed_s
 
     def figures(self) -> dict[str, Any]:
         """What changes slowly, measured four times a second at the most."""
@@ -249,6 +259,8 @@ class Session:
             panels = [
                 {"name": panel.name, "classes": panel.stream.classes, "problem": panel.problem, **panel.figures()} for panel in self.panels
             ]
+            before, self._merged = self._merged, sum(panel["merged_windows"] for panel in panels)
+            self._merged_s = now_s if self._merged > before else self._merged_s
             shown: dict[str, Any] = {
                 "events_per_s": round(self.event_rate()),
                 "silent_s": round(now_s - self._heard_s, 1),

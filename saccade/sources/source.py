@@ -10,6 +10,7 @@ from saccade.types import Events, InputError
 
 POLL_S = 0.1  # poll interval for noticing close()
 FASTEST = 1e6  # times real time
+FINEST = 0.01  # of a portion, while it is slow or paused
 
 
 class Source:
@@ -91,7 +92,8 @@ class Replay(Source):
             if self.closed:  # an endless source would go on making what nobody gets
                 return
             while first < len(chunk) and not self.closed:
-                until_us = int(chunk.t[first]) // self.portion_us * self.portion_us + self.portion_us
+                portion_us = max(round(self.portion_us * min(max(self.speed, FINEST), 1.0)), 1)  # slow motion comes as often
+                until_us = int(chunk.t[first]) // portion_us * portion_us + portion_us
                 last = max(int(chunk.t.searchsorted(until_us)), first + 1)
                 self._played = (began_s, int(chunk.t[first]) + shown_us) if self._played is None else self._played
                 if not self._wait_until(until_us):

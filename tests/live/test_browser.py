@@ -51,7 +51,8 @@ def page(browser: Any) -> Iterator[Any]:
 
 
 def reached(page: Any, panel: int = 0) -> float:
-    return float(page.locator("[data-figure=reached_hz]").nth(panel).inner_text().removesuffix(" Hz") or 0)  # empty before the first answer
+    """0 before the first answers."""
+    return float(page.locator("[data-figure=reached_hz]").nth(panel).inner_text().removesuffix(" Hz").replace("–", "") or 0)
 
 
 def until(happened: Callable[[], object]) -> None:
@@ -87,6 +88,10 @@ def test_the_slider_changes_the_rate_and_a_reload_goes_on(page: Any) -> None:
         until(lambda: page.locator("#state").inner_text() == "paused" and page.locator("#pause").inner_text() == "Play")
         page.locator("#pause").click()
         until(lambda: not here.session.playback.paused)
+        page.locator("[data-rate='20']").click()
+        until(lambda: here.session.rate_hz == 20 and page.locator("#rate-shown").inner_text() == "20 Hz")
+        page.keyboard.press("ArrowUp")
+        until(lambda: here.session.rate_hz > 20)  # a button has the focus, and needs no arrows
         page.locator("#speed").select_option("0.1")
         until(lambda: here.session.playback.speed == 0.1)
 

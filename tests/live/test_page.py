@@ -5,24 +5,28 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection
 
 from saccade.events.open import open_events
 from saccade.events.write import write_events
-from saccade.live.panel import Branch
-from saccade.live.server import is_loopback
+from saccade.live.panel import Branch, warm_up
+from saccade.live.server import is_loopback, own_address
+from saccade.live.session import Session
 from saccade.sources.network import Tcp
 from saccade.sources.send import send_events
 from saccade.sources.source import Replay
+from saccade.stream.stream import Stream
 from saccade.types import Events
 from tests.live.pages import Served, look, look_until, read, served, session_of
 from tests.make.events import assert_equal
 from tests.sources.test_sources import wait_for
-from tests.stream.streams import events
+from tests.stream.streams import Idle, events
 
 FOLDER = Path(__file__).parents[2] / "saccade/live"
 
@@ -74,6 +78,10 @@ def test_these_hosts_are_this_machine_only(host: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.0.0.7", "localhost.example", "127.0.0.1.example"])
 def test_these_are_not(host: str) -> None:
     assert not is_loopback(host)
+
+
+def test_others_reach_this_machine_by_one_of_its_own_addresses() -> None:
+    assert own_address() not in ("0.0.0.0", "::", "")
 
 
 def test_a_picture_has_events_boxes_and_figures_of_every_detector() -> None:
@@ -167,9 +175,42 @@ def test_recordings_can_be_paused_stepped_and_slowed_down() -> None:
 def test_a_recording_begins_again_and_what_was_counted_stays() -> None:
     session = session_of(Replay(events(2000, span_us=300_000), speed=5), repeats=True)
     with served(session) as page, page.socket() as viewer:
-        look_until(viewer, lambda seen: seen["round"] > 2 and seen["state"] == "playing")
+        look_until(viewer, lambda seen: seen["round"] > 2 and seen["state"] == "playing" and seen["panels"][0]["events"] > 2000)
         assert session.panels[0].stream.counters.restarts == 0
     assert not session.ended or session.problem == ""
+    counted = session.panels[0].counters
+    assert counted.events > 2000, "of all rounds, where the stream has those of this one"
+    assert counted.latency_p99_ms > 0
+
+
+def test_a_stream_that_is_warmed_up_begins_with_nothing() -> None:
+    runtime = Idle()
+    stream = Stream(runtime, 200.0)
+    for sensor in ((64, 32), None):
+        before = runtime.dt
+        warm_up(stream, sensor)
+        assert runtime.dt > before, "it has computed"
+    assert (stream.counters.events, stream.counters.steps) == (0, 0)
+    stream.push(events(100, span_us=20_000))
+    assert stream.sensor == (64, 32)
+
+
+class Sluggish(Idle):
+    def step(self, frame: np.ndarray, state: Any, dt: float) -> Any:
+        time.sleep(0.02)
+        return super().step(frame, state, dt)
+
+
+def test_pages_take_little_from_a_detector_that_cannot_keep_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a share of nothing they still get four pictures a second."""
+    monkeypatch.setattr("saccade.live.server.SHARE", 0.0)
+    source = Replay(events(20_000, span_us=60_000_000))
+    session = Session("drive.raw", source, {"slow": Stream(Sluggish(), 1000, faults="skip")})
+    with served(session) as page, page.socket() as viewer:
+        look_until(viewer, lambda seen: session.behind)
+        began_s = time.monotonic()
+        assert all(look(viewer)["panels"] for _ in range(4))
+        assert time.monotonic() - began_s > 0.7
 
 
 def test_rounds_that_a_slow_detector_has_no_time_for_are_dropped_and_counted() -> None:

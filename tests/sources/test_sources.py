@@ -475,6 +475,14 @@ def test_a_recording_plays_at_its_own_pace() -> None:
     assert 0.14 < time.perf_counter() - began_s < 0.8
 
 
+def test_slow_motion_comes_in_finer_portions() -> None:
+    """As many a second as at full speed: five pictures a second aren't smooth, and a step of 1 ms must deliver something."""
+    for speed, most_us in ((1.0, 2000), (0.1, 200), (0.01, 20)):
+        source = Replay(events(5000, span_us=50_000), speed=speed)
+        portions = [portion for portion, _ in zip(source, range(8), strict=False)]
+        assert max(int(portion.t[-1] - portion.t[0]) for portion in portions) < most_us
+
+
 def test_an_endless_source_that_is_closed_before_its_first_portion_ends() -> None:
     source = open_source("sim:7")
     source.close()
