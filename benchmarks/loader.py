@@ -2,10 +2,12 @@
 
 Clips of the recipes gen1 (21 frames) and 1mpx (10, at half resolution), cut, augmented and joined as in a training. Made of the clips in
 ../shared: a real drive of Gen1 (1.3 M events/s), and two of 1 Mpx, one calm (0.1 M events/s), one a busy drive (25 M events/s), each
-repeated until it is long enough. The ways take turns, so that a machine that is busy with other things hits all of them alike.
+repeated until it is long enough. The ways take turns, so that a machine that is busy with other things hits all of them alike. Beside it,
+what one of eight A100 would take of the recipe's model in bf16, an estimate of `saccade train --plan`, and how many workers would feed it.
 """
 
 import lzma
+import math
 import tempfile
 import time
 from dataclasses import replace
@@ -20,10 +22,11 @@ from saccade.datasets.open import open_dataset
 from saccade.datasets.prepare import prepare
 from saccade.datasets.recording import Sampling
 from saccade.events.open import open_events
+from saccade.events.write import write_events
+from saccade.training.plan import AHEAD, PROCESS_MB, plan_training
 from saccade.training.settings import TrainingSettings, presets
 from saccade.types import Events
 from tests.datasets.make import records
-from tests.make.prophesee import write_dat
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 ROUNDS, CLIPS = 3, 1
@@ -55,7 +58,7 @@ def datasets(folder: Path) -> list[tuple[str, str, Path]]:
         place = folder / what.replace(" ", "").replace(",", "_") / "train"
         place.mkdir(parents=True)
         events = repeated(source, seconds)
-        write_dat(place / "one_td.dat", events)
+        write_events([events], place / "one_td.dat")
         end_us = int(events.t[-1])
         boxes = [(t, 100, 100, 100, 100, 0, 1) for t in range(600_000, end_us, 500_000)]
         np.save(place / "one_bbox.npy", records(boxes))
@@ -76,11 +79,11 @@ def ways(root: Path, recipe: str, settings: TrainingSettings) -> dict[str, Lanes
 
 
 def main() -> None:
-    print("| recording | MB/s of DAT | DAT | prepared events | prepared frames |")
-    print("|---|--:|--:|--:|--:|")
+    print("| recording | MB/s of DAT | frames/s of a worker: DAT, prepared events, frames | an A100 takes | workers each | GB each |")
+    print("|---|--:|--:|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as temporary:
         for what, recipe, root in datasets(Path(temporary)):
-            settings = presets[recipe]()
+            settings = replace(presets[recipe](), precision="bf16")
             rates: dict[str, list[float]] = {}
             sources = ways(root, recipe, settings)
             for turn in range(ROUNDS + 1):
@@ -91,10 +94,17 @@ def main() -> None:
                     if turn:  # the first compiles and writes an index
                         rates.setdefault(name, []).append(CLIPS * settings.length / (time.process_time() - started))
             path = root / "train" / "one_td.dat"
-            recording = next(iter(sources.values())).dataset.recordings[0]
-            seconds = len(recording.ends_us(Sampling())) * 0.05
-            cells = [f"{np.median(rates[name]):.0f}" for name in ("DAT", "events", "frames")]
-            print(f"| {what} | {path.stat().st_size / 1e6 / seconds:.1f} | {' | '.join(cells)} |", flush=True)
+            data = next(iter(sources.values())).dataset
+            seconds = len(data.recordings[0].ends_us(Sampling())) * 0.05
+            plan = plan_training(data, settings, "a100", gpus=8, seconds=0.0)
+            found = [float(np.median(rates[name])) for name in ("DAT", "events", "frames")]
+            workers = [math.ceil(plan.eaten_rate / rate) for rate in found]
+            worker_gb = PROCESS_MB / 1e3 + AHEAD * plan.batch_bytes / 1e9
+            columns = [
+                what, f"{path.stat().st_size / 1e6 / seconds:.1f}", ", ".join(f"{rate:,.0f}" for rate in found), f"{plan.eaten_rate:,.0f}",
+                ", ".join(str(count) for count in workers), f"{worker_gb:.2f}",
+            ]  # fmt: skip
+            print(f"| {' | '.join(columns)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -65,11 +65,12 @@ def _until_done(training: RayTraining) -> None:
 
     futile = 0
     while True:
-        before = _version(training.out / LAST)
+        before, reserved = _version(training.out / LAST), _reservations()
         try:
             _start(training)
             return
         except TrainingFailedError as error:
+            _give_back(_reservations() - reserved)
             for failure in getattr(error, "worker_failures", {}).values():
                 refused = _input_error(failure)
                 if refused is not None:
@@ -104,6 +105,25 @@ def _start(training: RayTraining) -> None:
         scaling_config=ScalingConfig(num_workers=size, use_gpu=gpus),
         run_config=RunConfig(name="ray", storage_path=str(training.out), failure_config=FailureConfig(max_failures=0)),
     ).fit()
+
+
+def _reservations() -> set[str]:
+    """Names of what this program has reserved in the cluster; they end with that of its job."""
+    import ray
+    from ray.util import placement_group_table
+
+    mine = ray.get_runtime_context().get_job_id()
+    return {name for name, group in placement_group_table().items() if group["state"] != "REMOVED" and name.endswith(mine)}
+
+
+def _give_back(names: set[str]) -> None:
+    """Ray Train forgets what it has reserved when a process dies while it starts, and waits for it; its cleaner needs the dashboard."""
+    from ray import PlacementGroupID
+    from ray.util import remove_placement_group
+    from ray.util.placement_group import PlacementGroup
+
+    for name in names:
+        remove_placement_group(PlacementGroup(PlacementGroupID(bytes.fromhex(name))))
 
 
 def _part(config: dict[str, Any]) -> None:

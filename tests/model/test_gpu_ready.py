@@ -1,5 +1,6 @@
 """What a GPU needs of a step, shown without one: it is one graph of static shapes, in which nothing waits for a value."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -87,5 +88,6 @@ def test_a_step_is_one_graph_in_which_nothing_waits() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler, which torch.compile needs on a CPU")
 def test_a_step_compiles_as_for_cuda_graphs() -> None:
     outside_of_the_tests("compiled('gs5-vit-nano')")

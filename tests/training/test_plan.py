@@ -1,6 +1,7 @@
 """What a training would take, told beforehand: memory, operations, hours; and the options that save memory or time and change nothing."""
 
 import copy
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -137,6 +138,7 @@ def compiled_backbone() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler, which torch.compile needs on a CPU")
 def test_a_compiled_backbone_has_the_same_loss_and_gradients() -> None:
     """In a process of its own: the compiler can't see through the tests' shape checks."""
     code = "from tests.training.test_plan import compiled_backbone; compiled_backbone()"
