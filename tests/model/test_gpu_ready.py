@@ -88,6 +88,7 @@ def test_a_step_is_one_graph_in_which_nothing_waits() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(1800)  # g++ beside other work
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler, which torch.compile needs on a CPU")
 def test_a_step_compiles_as_for_cuda_graphs() -> None:
     outside_of_the_tests("compiled('gs5-vit-nano')")

@@ -138,6 +138,7 @@ def compiled_backbone() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(1800)  # g++ beside other work
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler, which torch.compile needs on a CPU")
 def test_a_compiled_backbone_has_the_same_loss_and_gradients() -> None:
     """In a process of its own: the compiler can't see through the tests' shape checks."""
