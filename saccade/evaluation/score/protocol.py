@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
@@ -10,9 +10,11 @@ from jaxtyping import Bool
 from saccade.datasets import rules
 from saccade.datasets.recording import Dataset
 from saccade.datasets.rules import LabelRules
-from saccade.detection.decode import Decoding
 from saccade.evaluation.result import Answer
 from saccade.types import Boxes, Detections, InputError, Labels
+
+if TYPE_CHECKING:
+    from saccade.detection.decode import Decoding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +61,10 @@ class Protocol:
             )
 
     @property
-    def decoding(self) -> Decoding:
+    def decoding(self) -> "Decoding":
         """How predictions become the boxes that are scored: every class for itself."""
+        from saccade.detection.decode import Decoding  # imports torch, which a table doesn't need
+
         return Decoding(threshold=self.threshold, nms_iou=self.nms_iou, across_iou=1.0, maximum=self.maximum, ranking=self.ranking)
 
     def large(self, boxes: Boxes, rounded: bool = False) -> Bool[np.ndarray, "n"]:
