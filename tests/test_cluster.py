@@ -142,7 +142,7 @@ def wait_until(happened: Callable[[], object], process: subprocess.Popen | None 
 
 @pytest.mark.thorough
 def test_a_node_is_killed_in_an_evaluation(cluster: Any, second: Callable[[], None], tmp_path: Path) -> None:
-    data = squares(tmp_path / "squares", count=6, seconds=2.0)
+    data = squares(tmp_path / "squares", count=6, seconds=12.0)
     local = evaluate(untrained(), data, CONDITIONS, out=tmp_path / "local")
     killed: list[int] = []
 
