@@ -12,7 +12,7 @@ from saccade.datasets.open import DatasetKind, join_datasets, open_dataset, open
 from saccade.datasets.recording import Dataset
 from saccade.evaluation.run.condition import RATES_HZ, Condition
 from saccade.machine import check_extra
-from saccade.s3 import located
+from saccade.s3 import S3Path, located
 from saccade.staging import staged
 from saccade.training.settings import TrainingSettings, presets
 from saccade.types import InputError
@@ -52,12 +52,14 @@ def train(
     if "wandb" in settings.log:
         check_extra("log=wandb", "wandb", "wandb")
     if on != "local":
+        if isinstance(located(out), S3Path):
+            raise InputError(f"{out}: a training on Ray goes on from a folder that all its machines share; data may be s3://, OUT may not")
         if not on.startswith("ray://"):
             training_data(data, settings, kind=kind, also=also)  # what is wrong with it is better said here
-        places = [str(Path(folder).resolve()) for folder in also]
-        work = partial(train, str(Path(data).resolve()), str(Path(out).resolve()), settings, kind=kind, also=places)
+        folder, place, *places = (located(name).resolve() for name in (out, data, *also))
+        work = partial(train, str(place), str(folder), settings, kind=kind, also=[str(further) for further in places])
         gpus = None if settings.device == "auto" else settings.device == "cuda"
-        train_on_ray(RayTraining(work, Path(out).resolve(), processes, gpus, most=settings.batch // settings.accumulation), on)
+        train_on_ray(RayTraining(work, folder, processes, gpus, most=settings.batch // settings.accumulation), on)
         return None
     found = training_data(data, settings, kind=kind, also=also)
     with staged(located(out), writes=from_environment(os.environ)["rank"] == 0) as folder:

@@ -47,3 +47,9 @@ def test_unknown_recipes_and_settings_are_named(mine: Path, tmp_path: Path) -> N
         saccade.train(mine, tmp_path / "run", "gen2")
     with pytest.raises(saccade.InputError, match="unknown setting step; expected some of model, split"):
         saccade.train(mine, tmp_path / "run", presets["synthetic"](), step=3)
+
+
+def test_on_ray_a_run_folder_on_s3_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(saccade.InputError, match=r"s3://bucket/run: .* all its machines share; data may be s3://"):
+        saccade.train(tmp_path, "s3://bucket/run", "synthetic", on="ray")
+    assert not list(tmp_path.iterdir())

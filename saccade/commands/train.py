@@ -7,6 +7,8 @@ from typing import Annotated
 
 import tyro
 
+from saccade.cluster import LOCAL
+from saccade.commands.options import On
 from saccade.datasets.open import DatasetKind
 from saccade.training.settings import GpuName, TrainingSettings, presets
 
@@ -41,7 +43,7 @@ def train(
     *,
     kind: DatasetKind | None = None,
     also: tuple[Path, ...] = (),
-    on: str = "local",
+    on: On = LOCAL,
     workers: int = 0,
     plan: bool = False,
     gpu: GpuName = "a100",
@@ -75,7 +77,7 @@ def train(
     except Stopped as stopped:
         print(f"{out}: {stopped}")
         raise KeyboardInterrupt from stopped
-    if on != "local":
+    if on != LOCAL:
         print(f"{out}: done; the scores are in {out / 'metrics.jsonl'}")
     elif scores is not None and from_environment(os.environ)["rank"] == 0:
         found = f"mAP {scores.mAP:.1f}, AP50 {scores.ap50:.1f}, recall of still objects {scores.recall_still:.1f}"
