@@ -10,16 +10,17 @@ from jaxtyping import Float32
 from saccade.simulate import photo_render as kernels
 from saccade.simulate.cutouts import Cutouts, import_cv2, to_linear
 from saccade.simulate.photo_motion import Fixtures, Movers, PhotoCamera
-from saccade.simulate.photo_plan import Exposure, log_uniform, plan_movers, plan_photo_camera
+from saccade.simulate.photo_plan import Exposure, draw_setting, log_uniform, plan_movers, plan_photo_camera
 from saccade.simulate.photos import Photo, PhotoObject, PhotoSet
 from saccade.simulate.sensor import SensorConfig
 from saccade.simulate.shapes import CLASSES
 from saccade.simulate.simulation import IntensityImage, TimedImage, Truth, as_truth, check_scene, check_times
 from saccade.types import InputError, Times
 
-GENERATOR = 5  # raised whenever the same seed gives another scene
+GENERATOR = 6  # raised whenever the same seed gives another scene
 STANDS = 0.55  # share of scenes whose camera doesn't move, unless stated
 EMPTY = 0.2  # share of the photographs without objects under a moving camera
+DULL = 0.25  # share of the sensors with high thresholds: hardly more than outlines
 FINER = {1: 0.76, 2: 0.21, 3: 0.03}  # sensor pixels per canvas pixel (a large sensor scaled down) -> probability
 OUTLINE = 24  # points of the outline of an object without a mask
 SEEN_STEP_US = 5_000
@@ -86,12 +87,13 @@ class PhotoScene:
 def draw_sensor(seed: int) -> SensorConfig:
     """A random sensor, as varied as those of real recordings."""
     rng = np.random.default_rng([0x5E0, seed])
-    threshold, bias = log_uniform(rng, 0.09, 0.42), np.exp(rng.normal(0.04, 0.25))
+    dull = rng.random() < DULL
+    threshold, bias = log_uniform(rng, *((0.3, 0.65) if dull else (0.09, 0.42))), np.exp(rng.normal(0.04, 0.25))
     bursts = rng.random() < 0.25
     quiet = 0.01 if rng.random() < 0.2 else 1.0  # a camera whose noise is filtered
     return SensorConfig(
-        threshold_on=float(np.clip(threshold * bias, 0.08, 0.7)),
-        threshold_off=float(np.clip(threshold / bias, 0.08, 0.7)),
+        threshold_on=float(np.clip(threshold * bias, 0.08, 0.9)),
+        threshold_off=float(np.clip(threshold / bias, 0.08, 0.9)),
         mismatch=rng.uniform(0.01, 0.12),
         refractory_us=log_uniform(rng, 20, 3000),
         cutoff_hz=log_uniform(rng, 100, 2000),
@@ -134,7 +136,8 @@ def make_photo_scene(
     origin = _look_at(rng, photo, scale, mirrored, room, (width, height))
     if mirrored:
         background = np.ascontiguousarray(background[:, ::-1])
-    camera = plan_photo_camera(rng, width, height, duration_us, origin, room, moves)
+    setting = draw_setting(rng, width, height, duration_us, moves)
+    camera = plan_photo_camera(rng, setting, origin, room)
     outlines = [_outline(item, scale, origin, photo.width if mirrored else None) for item in photo.objects] if moves else []
     fixtures = Fixtures(
         np.array([item.class_id for item in photo.objects] if moves else [], np.int64),
@@ -143,7 +146,7 @@ def make_photo_scene(
         np.zeros(len(outlines)),
     )
     fixtures = fixtures._replace(seen_us=kernels.first_seen(fixtures, camera, duration_us, width, height, SEEN_STEP_US))
-    movers = plan_movers(rng, cutouts, split, width, height, duration_us, look, finer, moves)
+    movers = plan_movers(rng, cutouts, split, setting, look, finer)
     place = (float(origin[0]), float(origin[1]))
     return PhotoScene(seed, width, height, duration_us, finer, background, place, density, camera, movers, fixtures, photo.name, unreadable)
 

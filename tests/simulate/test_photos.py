@@ -17,7 +17,7 @@ from saccade.events.open import open_events
 from saccade.simulate.cutouts import DISTRACTOR, Cutouts, PhotosConfig, photo_set, prepare_cutouts, to_linear
 from saccade.simulate.dataset import DatasetConfig, read_config, read_truth, write_dataset
 from saccade.simulate.evidence import Evidence
-from saccade.simulate.photo_plan import _road, _turn
+from saccade.simulate.photo_plan import _crossing, _road, _turn, draw_setting, plan_photo_camera
 from saccade.simulate.photo_scene import PhotoScene, draw_sensor, make_photo_scene
 from saccade.simulate.photos import CAR, PEDESTRIAN, TWO_WHEELER, PhotoObject, PhotoSet, decode, join_riders, open_photos
 from saccade.simulate.sensor import SensorConfig
@@ -259,12 +259,43 @@ def test_on_a_road_sizes_belong_together_and_objects_pass_one_another() -> None:
         road = _road(rng, 256, 192)
         cars, people = ([road.side(rng, kind) for _ in range(20)] for kind in (CAR, PEDESTRIAN))
         ratios.append(np.mean(cars) / np.mean(people))
-        rows = np.array([road.row(rng) for _ in range(20)])
+        rows = np.array([road.row(rng, 0) for _ in range(20)])
         hidden += int((np.diff(np.sort(rows)) < 0.5 * min(cars)).sum())
         assert min(cars) > 12
         assert ((rows > 0) & (rows < 192)).any()
     assert 1.8 < np.mean(ratios) < 2.6  # a car is twice as long as a person is tall, whatever the distance
     assert hidden > 0.8 * 200 * 19  # most share a line with another
+
+
+def test_along_a_slanting_road_objects_keep_their_line_and_grow_downwards() -> None:
+    rng, found = np.random.default_rng(5), 0
+    for _ in range(200):
+        setting = draw_setting(rng, 256, 192, 1_000_000, moves=False)
+        if setting.road is None or not setting.road.slant:
+            continue
+        for _ in range(5):
+            path = _crossing(rng, setting, CAR, wide=40, tall=20, start_us=0)
+            assert path["along_y"] / path["along_x"] == pytest.approx(np.tan(setting.road.slant))
+            at_middle = path["y"] - (path["x"] - 128) * np.tan(setting.road.slant)
+            assert np.abs(setting.road.lines - at_middle).min() < 2.5 * setting.road.metre_px
+            assert np.sign(path["growth"]) == np.sign(path["along_y"])
+            found += 1
+    assert found > 100
+
+
+def test_a_camera_that_drives_goes_straight_on_behind_cars() -> None:
+    rng, turns, ahead, drives = np.random.default_rng(6), 0, 0, 0
+    for _ in range(300):
+        setting = draw_setting(rng, 256, 192, 1_000_000, moves=True)
+        camera = plan_photo_camera(rng, setting, np.zeros(2), np.array([100.0, 100.0]))
+        moved = np.abs(camera.velocity).max(axis=0) > 0
+        if setting.drives:
+            drives += 1
+            ahead += int(moved[3])
+            turns += int(moved[0])
+    assert 0.28 < drives / 300 < 0.42
+    assert ahead > 0.75 * drives  # the others stand at a light
+    assert turns < 0.3 * drives
 
 
 def test_a_data_set_of_photographs_has_the_same_bytes_however_it_is_made(labels: Path, tmp_path: Path) -> None:
@@ -286,13 +317,15 @@ def test_a_data_set_of_photographs_has_the_same_bytes_however_it_is_made(labels:
     )
     assert one == two
     assert len(open_dataset(tmp_path / "one", split="val").recordings) == 3
-    recording = next((tmp_path / "one/val").glob("*.h5"))
-    times_us, stored = read_truth(recording)
-    rebuilt = read_config(recording).scene(tmp_path / "one").truth(times_us)
-    there = {(t, track): box for t, track, box in zip(rebuilt.t, rebuilt.tracks, rebuilt.boxes.tolist(), strict=True)}
-    assert len(stored.t)
-    assert all(there[t, track] == box for t, track, box in zip(stored.t, stored.tracks, stored.boxes.tolist(), strict=True))
-    assert read_config(recording).sensor == draw_sensor(800_000)
+    recordings, labels_seen = sorted((tmp_path / "one/val").glob("*.h5")), 0
+    for recording in recordings:
+        times_us, stored = read_truth(recording)
+        rebuilt = read_config(recording).scene(tmp_path / "one").truth(times_us)
+        there = {(t, track): box for t, track, box in zip(rebuilt.t, rebuilt.tracks, rebuilt.boxes.tolist(), strict=True)}
+        labels_seen += len(stored.t)
+        assert all(there[t, track] == box for t, track, box in zip(stored.t, stored.tracks, stored.boxes.tolist(), strict=True))
+    assert labels_seen
+    assert read_config(recordings[0]).sensor == draw_sensor(800_000)
 
 
 def truth_of(boxes: list[list[float]], times_us: np.ndarray) -> Truth:
