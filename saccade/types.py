@@ -20,6 +20,7 @@ Stepping = Literal["direct", "interleaved"]  # which state a frame continues fro
 Faults = Literal["raise", "skip"]  # what damaged input and jumps of time do: InputError, or left out and counted
 Counts = Literal["plain", "scaled"]  # of a frame: as counted, or multiplied to what a window as long as in training would hold
 
+FOLLOWED = 1 / 3  # of the least score: boxes of objects that a tracker follows are shown down to there
 DTYPES = np.dtype(np.int64), np.dtype(np.uint16), np.dtype(np.uint16), np.dtype(np.bool_)
 
 
@@ -117,6 +118,14 @@ class Detections:
     def __getitem__(self, which: "slice | np.ndarray") -> "Detections":
         tracks = None if self.tracks is None else self.tracks[which]
         return Detections(self.boxes[which], self.scores[which], self.classes[which], self.time_us, tracks)
+
+    def shown(self, score: float) -> "Detections":
+        """Boxes of at least this score, and those of objects that a tracker follows down to a third of it: half hidden, or slow for a
+        moment, an object is as sure as before, though its box alone isn't."""
+        enough = self.scores >= score
+        if self.tracks is not None:
+            enough |= (self.tracks >= 0) & (self.scores >= FOLLOWED * score)
+        return self if enough.all() else self[enough]
 
     def table(self, names: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """A plain row per box, best score first: `pandas.DataFrame(detections.table(detector.config.classes))`, csv.DictWriter, JSON.

@@ -101,9 +101,9 @@ def test_all_outputs_say_what_the_stream_says(weights: Path, score: float, tmp_p
     expected = streamed(weights, rate_hz=50, score=min(score, 0.1), tracker=True)
     assert [one.time_us for one in found] == [one.time_us for one in expected]
     for one, other in zip(found, expected, strict=True):
-        kept = other.scores >= score
-        np.testing.assert_array_equal(one.boxes, other.boxes[kept])
-        np.testing.assert_array_equal(one.tracks, other.tracks[kept])  # type: ignore[index]
+        kept = other.shown(score)
+        np.testing.assert_array_equal(one.boxes, kept.boxes)
+        np.testing.assert_array_equal(one.tracks, kept.tracks)
     assert pictures(tmp_path / "a.mp4") == len(found)
     assert f"{len(found)} frames at 50 Hz" in capsys.readouterr().out
 

@@ -38,6 +38,15 @@ def test_join_refuses_parts_of_different_sensors() -> None:
         Events.join([])
 
 
+def test_shown_are_sure_boxes_and_those_of_followed_objects_down_to_a_third() -> None:
+    scores, tracks = np.array([0.7, 0.6, 0.5, 0.3, 0.2, 0.1], np.float32), np.array([-1, 4, -1, 5, 6, 7])
+    boxes = np.arange(24, dtype=np.float32).reshape(6, 4)
+    found = Detections(boxes, scores, np.zeros(6, np.int64), 0, tracks)
+    assert found.shown(0.6).boxes.tolist() == boxes[[0, 1, 3, 4]].tolist()
+    assert found.shown(0.0) is found
+    assert len(Detections(boxes, scores, np.zeros(6, np.int64), 0).shown(0.6)) == 2  # nobody follows them
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [

@@ -88,7 +88,8 @@ def detect(
         end_s: End so many seconds after the first event.
         clock: Absolute: --from and --to are times of the recording's own clock, as `saccade info` prints them.
         classes: Only these.
-        score: Only boxes of at least this score, 0 to 1; if not given that of the weights, 0.3 where they say none.
+        score: Only boxes of at least this score, 0 to 1, and of objects that are followed down to a third of it; if not given that of the
+            weights, 0.3 where they say none.
         slow: Slow motion of the video, how many times. It shows 60 pictures a second at the most and leaves out the others.
         window: Sliding windows keep their length at any rate, disjoint ones are as long as the step.
         stepping: Which earlier state each frame continues from. Direct: the newest; interleaved: the one of a training window before.

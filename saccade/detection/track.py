@@ -14,6 +14,7 @@ from saccade.types import Boxes, Detections, Ids, InputError, Times
 
 Centres = Float64[np.ndarray, "n 4"]  # centre x, y, width, height in pixels
 
+LOW = 0.1  # least score of a detection that goes on with a track
 FOR_SURE, FOR_UNSURE, FOR_NEW = 0.2, 0.5, 0.3  # least IoU of prediction and detection; strict where either may be noise
 
 # Standard deviations in sides of the box, of x, y, width, height. Guesses; with them the tests follow boxes that move by up to ten sides
@@ -191,7 +192,7 @@ class Tracker:
     one that isn't confirmed, for longer than CONFIRM_US. Classes don't mix.
     """
 
-    def __init__(self, *, high: float = 0.5, low: float = 0.1, confirm_us: int = 50_000, lost_us: int = 500_000) -> None:
+    def __init__(self, *, high: float = 0.5, low: float = LOW, confirm_us: int = 50_000, lost_us: int = 500_000) -> None:
         if not 0 <= low <= high <= 1:
             raise InputError(f"Tracker: low={low} and high={high} must be 0 <= low <= high <= 1")
         if confirm_us < 0 or lost_us < 0:

@@ -109,7 +109,7 @@ class FoxgloveServer:
 
     def _annotations(self, panel: Panel) -> dict[str, Any]:
         assert panel.found is not None
-        return annotations(panel.found[panel.found.scores >= self.session.score], panel.stream.classes)
+        return annotations(panel.found.shown(self.session.score), panel.stream.classes)
 
     def _log(self, channel: Any, time_us: int, message: dict[str, Any]) -> None:
         channel.log(json_message(time_us, message), log_time=max(time_us, 0) * 1000)

@@ -3,6 +3,7 @@
 
 const TRAIL_US = 1_000_000; // of a track's path that is drawn
 const HISTORY = 240; // columns of the event rate, four a second
+const FOLLOWED = 1 / 3; // of the least score: boxes with a track are shown down to there (saccade.types)
 const RETRY_MS = 1000;
 const RATES_HZ = [1, 5, 20, 60, 200, 1000]; // below the slider
 const TOLD_MS = 8000; // that an answer to something that can't be done stays
@@ -171,7 +172,7 @@ function drawPanel(panel, boxes, now) {
   if (!now.rows) return;
   context.drawImage(sensor, 0, 0, width, height);
   const scale = width / now.width;
-  const shown = boxes.filter((box) => box[4] >= leastScore);
+  const shown = boxes.filter((box) => box[4] >= (box[6] < 0 ? leastScore : FOLLOWED * leastScore));
   follow(panel.trails, shown, now.time_us);
   for (const [left, top, right, bottom, , , track] of shown) {
     const colour = colourOf(track);

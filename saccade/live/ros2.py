@@ -52,6 +52,6 @@ def publish_to(session: Session, topic: str) -> None:
 
     def hear(panel: Panel, found: Detections) -> None:
         if panel is first:
-            publisher.publish(found[found.scores >= session.score], getattr(session.source, "frame", "") or FRAME)
+            publisher.publish(found.shown(session.score), getattr(session.source, "frame", "") or FRAME)
 
     session.listen(hear, f"ros2:{topic}")

@@ -160,7 +160,7 @@ class Saving:
             newest = None
             for _ in range(waiting.answers.qsize()):
                 found = waiting.answers.get()
-                newest = found[found.scores >= self.score]
+                newest = found.shown(self.score)
                 waiting.lines.write(newest)
             if newest is not None and waiting.video is not None:
                 waiting.video.write(newest, self.look)

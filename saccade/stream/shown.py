@@ -1,10 +1,10 @@
-"""DECODED BOXES -> what is shown of them: those of at least a score, with the ids of tracks, which go on through lower ones."""
+"""DECODED BOXES -> what is shown: those of at least a score and, of objects that are followed, lower ones; with the ids of tracks."""
 
 from dataclasses import replace
 
 from saccade.config import DetectorConfig
 from saccade.detection.decode import Decoding
-from saccade.detection.track import Tracker
+from saccade.detection.track import LOW, Tracker
 from saccade.types import Detections, InputError
 
 
@@ -16,13 +16,12 @@ class Shown:
         self.score = config.least_score if asked is None else asked
         if not 0 <= self.score <= 1:
             raise InputError(f"stream: score={self.score} must be from 0 to 1")
-        self.tracker = Tracker() if tracker is True else tracker or None
+        sure = max(self.score, config.least_score)  # what is shown at all can be followed, but not what only a low score lets through
+        self.tracker = Tracker(high=sure, low=min(LOW, sure)) if tracker is True else tracker or None
         self.decoding = replace(decoding, threshold=self.score if self.tracker is None else min(self.score, self.tracker.low))
 
     def of(self, decoded: Detections) -> Detections:
         """DECODED is what `self.decoding` lets through."""
         if self.tracker is None:
             return decoded
-        found = self.tracker.update(decoded)
-        shown = found.scores >= self.score
-        return found if shown.all() else found[shown]
+        return self.tracker.update(decoded).shown(self.score)

@@ -37,7 +37,8 @@ class Stream:
     state of s5-vit-b at 304 x 240 is 5 MB (`memory_bytes`); and the events of one window.
 
     detector: a Detector, a weights file or name, a file that `saccade export` wrote, or a Runtime.
-    score: least score of a box, None: that of the weights. tracker: gives ids, which go on through lower scores; False: none.
+    score: least score of a box, None: that of the weights. tracker: gives ids to what is followed, and shows it down to a third of the
+    least score; False: neither.
     fit: a sensor of another size than SIZE, which is that of the training, is padded, scaled down or, auto, scaled if much larger.
     faults: what damaged portions and jumps of time do, "raise" InputError or "skip" them and count (a jump restarts the memory).
     window: sliding (as long as in training) or disjoint (as long as the step). stepping: see `saccade.model.stepping`.
