@@ -433,3 +433,13 @@ def test_a_folder_without_labels_is_named(tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert ended.returncode == 1
     assert f"{tmp_path}: no NAME_bbox*.npy" in ended.stderr
+
+
+def test_noise_alone_is_hardly_ever_an_object() -> None:
+    """`examples/silence.py` for 30 s of event time; the card of nano has an hour."""
+    command = [sys.executable, "-m", "examples.silence", "nano", "--minutes", "0.5", "--size", "128", "96"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    boxes, filled, frames = (int(word.replace(",", "")) for word in re.findall(r"[\d,]+(?= boxes| of| frames)", said.splitlines()[0]))
+    assert frames >= 500
+    assert filled <= 0.02 * frames, said
+    assert boxes >= filled
