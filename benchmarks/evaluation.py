@@ -37,9 +37,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         recordings = write_dataset(Path(place) / "data", DatasetConfig(recordings=4, seconds=6.0, split="test"), 1)
         streamed(recordings[:1])  # compiles
-        rows = []
-        for turn in range(ROUNDS):
-            rows.append((evaluated(Path(place) / "data", Path(place) / f"out{turn}"), streamed(recordings)))
+        rows = [(evaluated(Path(place) / "data", Path(place) / f"out{turn}"), streamed(recordings)) for turn in range(ROUNDS)]
         (frames, spent_s), (steps, stream_s) = (min(column, key=lambda row: row[1]) for column in zip(*rows, strict=True))
     print("| nano, 160 x 128, 200 Hz, one thread | frames | frames a second |\n|---|--:|--:|")
     print(f"| `saccade evaluate`, processes=1 | {frames:,} | {frames / spent_s:.0f} |")
