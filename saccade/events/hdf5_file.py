@@ -31,14 +31,14 @@ SMALL_STORED, SMALL_UNPACKED = 1 << 20, 1 << 24  # bytes of a data set that is t
 MOST_LINKS = 16  # followed one after the other
 PROBE_BYTES, PROBE_SECONDS = 400 << 20, 10  # and 20 bytes and a microsecond a byte of the file
 
-_tried: set[tuple[object, ...]] = set()  # files that this process needn't try again
+_tried: set[tuple[object, ...]] = set()  # files that this process, and those that it forks (a training's loaders), needn't try again
 
 
 def open_hdf5(path: Path, look: Callable[[h5py.File], None]) -> h5py.File:
     """Open for reading; LOOK is what the reader will do with it, and is tried elsewhere first. InputError or one of H5PY_ERRORS."""
     check_readable(path)
     status = path.stat()
-    key = (path.resolve(), status.st_size, status.st_mtime_ns, getattr(look, "__qualname__", repr(look)), os.getpid())
+    key = (path.resolve(), status.st_size, status.st_mtime_ns, getattr(look, "__qualname__", repr(look)))
     here = on_disk(path)
     if key not in _tried:
         check_heaps(path)

@@ -199,18 +199,7 @@ def one_mpx() -> TrainingSettings:
 
     The paper says a batch of 12 and 3.5e-4, its code scales to 2.45e-4 at 12; which of these was run isn't known. `1mpx-published` has 12.
     """
-    return TrainingSettings(
-        model="s5-vit-b",
-        split=2,
-        halved="events",
-        steps=400_000,
-        batch=24,
-        length=10,
-        workers=8,
-        validate_every=10_000,
-        final_protocol="prophesee",
-        checkpoint_every=1000,
-    )
+    return replace(gen1(), split=2, halved="events", batch=24, length=10)
 
 
 def one_mpx_published() -> TrainingSettings:

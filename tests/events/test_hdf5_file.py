@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import h5py
@@ -107,6 +108,15 @@ def test_each_file_is_tried_once_in_a_process_and_again_when_it_changed(tmp_path
     for _ in range(3):
         open_events(path).close()
     assert len(tries) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and other threads
+        child = os.fork()  # as a training makes its loaders
+    if child == 0:
+        try:
+            open_events(path).close()
+        finally:
+            os._exit(len(tries))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     os.utime(path, (1, 1))
     open_events(path).close()
     assert len(tries) == 2
