@@ -6,6 +6,7 @@ where fixed costs weigh less. Writes growth.md and growth.png into --out.
 """
 
 import argparse
+import logging
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -188,6 +189,9 @@ def plot(curves: list[Curve], path: Path) -> None:
             (line,) = axes.plot(x, ms, marker="o", markersize=3, label=f"{name}, slope {curve.slope(name):.2f}")
             axes.plot(x, ms[-1] * (x / x[-1]) ** curve.ideal, ":", color=line.get_color(), linewidth=1)  # ideal, through the last point
         axes.set(xscale="log", yscale="log", xlabel=curve.axis, ylabel="ms a step", title=curve.title)
+        low, high = axes.get_ylim()
+        if high < 10 * low:  # a decade at least: a constant cost looks constant
+            axes.set_ylim((low * high / 10) ** 0.5, (10 * low * high) ** 0.5)
         axes.legend(fontsize=7)
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png", dpi=120)
@@ -199,6 +203,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8, help="that are counted, of each point")
     parser.add_argument("--out", type=Path, default=Path("results"))
     options = parser.parse_args()
+    logging.getLogger("saccade").setLevel(logging.ERROR)  # sizes far from the trained one are the point here
     torch.set_num_threads(1)
     keep_freed_memory()
     runtime = Stream(options.weights, threads=1).runtime

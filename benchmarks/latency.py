@@ -85,14 +85,15 @@ def main() -> None:
     parser.add_argument("--weights", default="nano")
     parser.add_argument("--minutes", type=float, default=1.0, help="of each row")
     parser.add_argument("--rates", nargs="+", type=float, default=[50.0, 100.0, 200.0])
+    parser.add_argument("--other", nargs="+", choices=["idle", "busy"], default=["idle", "busy"], help="core, while it is measured")
     options = parser.parse_args()
     keep_freed_memory()
     print("| Hz | other core | p50, ms | p99, ms | most, ms | windows | of one core |\n|--:|---|--:|--:|--:|--:|--:|")
     for rate_hz in options.rates:
-        for loaded in (False, True):
-            with busy(loaded):
+        for other in options.other:
+            with busy(other == "busy"):
                 found = measure(options.weights, rate_hz, WARM_S + 60 * options.minutes)
-            print(f"| {rate_hz:g} | {'busy' if loaded else 'idle'} | {found.row()} |", flush=True)
+            print(f"| {rate_hz:g} | {other} | {found.row()} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What int8 costs: mAP and CPU time of torch, ONNX and int8 in one run: `python -m benchmarks.quantise WEIGHTS DATA`.
 
-The first RECORDINGS of the val split of DATA, frame by frame at the training rate; the ranges of int8 come from the train split.
+The first RECORDINGS of a split of DATA, frame by frame at the training rate; the ranges of int8 come from a train split. Beside them what a
+stream takes by itself, in float32.
 """
 
 import argparse
@@ -67,14 +68,16 @@ def main() -> None:
     parser.add_argument("weights", nargs="?", help="a weights file, or a name such as nano")
     parser.add_argument("data", nargs="?", type=Path)
     parser.add_argument("--recordings", type=int, default=2)
+    parser.add_argument("--split", default="val", help="that is scored")
     parser.add_argument("--calibration", type=int, default=4, help="recordings of the train split")
+    parser.add_argument("--train", type=Path, help="folder of the train split; DATA if not given")
     arguments = parser.parse_args()
     if arguments.data is None:
         print("quantise: needs trained weights and their data set: python -m benchmarks.quantise WEIGHTS DATA")
         return
     weights = find_weights(arguments.weights)
     detector = load_detector(weights)
-    dataset, training = open_dataset(arguments.data, "val"), open_dataset(arguments.data, "train")
+    dataset, training = open_dataset(arguments.data, arguments.split), open_dataset(arguments.train or arguments.data, "train")
     clips = [
         line_of(recording, detector.config)[1].phase.frames(recording, slice(0, 16))
         for recording in list(training.recordings)[: arguments.calibration]
@@ -84,7 +87,8 @@ def main() -> None:
         plain, small = Path(folder) / "plain.onnx", Path(folder) / "int8.onnx"
         export_detector(detector, plain, height=frames.shape[-2], width=frames.shape[-1])
         quantise_onnx(plain, small, frames)
-        report("torch", open_runtime(detector, "torch", threads=1), dataset, arguments.recordings, weights.stat().st_size)
+        for runtime in ("torch", "auto"):
+            report(runtime, open_runtime(detector, runtime, threads=1), dataset, arguments.recordings, weights.stat().st_size)  # type: ignore[arg-type]
         for path in (plain, small):
             for runtime in ("onnxruntime", "openvino"):
                 try:
