@@ -267,7 +267,7 @@ def test_on_a_road_sizes_belong_together_and_objects_pass_one_another() -> None:
     assert hidden > 0.8 * 200 * 19  # most share a line with another
 
 
-def test_along_a_slanting_road_objects_keep_their_line_and_grow_downwards() -> None:
+def test_along_a_slanting_road_objects_start_on_its_lines_and_grow_downwards() -> None:
     rng, found = np.random.default_rng(5), 0
     for _ in range(200):
         setting = draw_setting(rng, 256, 192, 1_000_000, moves=False)
