@@ -45,9 +45,9 @@ def main(
     """
     logging.getLogger("saccade").setLevel(logging.ERROR)  # it would say of most that there is little to see
     frames = boxes = filled = 0
-    worst = (0.0, 0)
+    worst, stream = (0.0, 0), saccade.Stream(weights, rate)
     for seed in tqdm(range(FIRST_SEED, FIRST_SEED + SENSORS), unit=" sensors", disable=None):
-        stream = saccade.Stream(weights, rate)
+        stream.reset()
         found = [len(answer) for answer in stream.run(noise(seed, 60 * minutes / SENSORS, *size))]
         frames, boxes, filled = frames + len(found), boxes + sum(found), filled + sum(map(bool, found))
         worst = max(worst, (sum(map(bool, found)) / max(len(found), 1), seed))
