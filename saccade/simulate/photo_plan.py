@@ -1,17 +1,17 @@
-"""RANDOM NUMBERS -> CAMERA AND CUT-OUTS over a photograph: how it pans and drives, who moves where, how large, how blurred, how lit."""
+"""RANDOM NUMBERS -> CAMERA AND CUT-OUTS over a photograph: how it pans and drives, who moves where, how large."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from saccade.simulate.cutouts import DISTRACTOR, Cutouts, import_cv2
+from saccade.simulate.cutouts import DISTRACTOR, Cutouts
 from saccade.simulate.motion import distance_at_knots, shake
 from saccade.simulate.photo_motion import Movers, PhotoCamera
+from saccade.simulate.photo_texture import Exposure, edges_of, log_uniform, texture_of, turn
 from saccade.simulate.photos import CAR, PEDESTRIAN, TWO_WHEELER
 from saccade.simulate.plan import legs
 
-STRAY_LIGHT = 0.015  # intensity of black
 PAUSES: dict[str, Any] = {"stops": 0.4, "stop_us": (0.2e6, 1.5e6), "leg_s": (0.3, 2.5)}
 CLASS_CHANCES = {CAR: 0.34, PEDESTRIAN: 0.28, TWO_WHEELER: 0.15, DISTRACTOR: 0.23}
 TRAFFIC_CHANCES = {CAR: 0.6, PEDESTRIAN: 0.12, TWO_WHEELER: 0.1, DISTRACTOR: 0.18}  # before a camera that drives
@@ -30,19 +30,6 @@ ROADS = 0.6  # share of the standing cameras that watch a road
 OBLIQUE = 0.5  # share of the roads that lie slanting in the image: what comes down them grows
 ROAD_SIZES_M = {CAR: 3.8, PEDESTRIAN: 1.75, TWO_WHEELER: 1.9, DISTRACTOR: 2.5}  # the longer side, of cars from anywhere
 ROAD_PACES_M = {CAR: (2.0, 20.0), PEDESTRIAN: (0.6, 2.5), TWO_WHEELER: (1.5, 9.0), DISTRACTOR: (0.6, 12.0)}  # a second
-
-
-@dataclass(frozen=True)
-class Exposure:
-    """Light and lens of a recording."""
-
-    light: float  # of white; night to noon
-    contrast: float
-    haze: float
-    blur: float  # px of the canvas, standard deviation
-
-    def expose(self, intensity: np.ndarray) -> np.ndarray:
-        return (self.light * (STRAY_LIGHT + self.haze + self.contrast * intensity)).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -78,10 +65,6 @@ class Setting:
     @property
     def unit(self) -> float:
         return self.width / 160
-
-
-def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
-    return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 
 def plan_photo_camera(rng: np.random.Generator, setting: Setting, origin: np.ndarray, room: np.ndarray) -> PhotoCamera:
@@ -148,7 +131,7 @@ def plan_movers(rng: np.random.Generator, cutouts: Cutouts, split: str | None, s
             start_us = mover["end_us"] + float(np.rint(rng.uniform(0.05e6, 0.8e6)))
     rows.sort(key=lambda mover: mover["near"])
     textures = [mover["texture"] for mover in rows]
-    edges = [_edges(texture[:, :, 1]) for texture in textures]
+    edges = [edges_of(texture[:, :, 1]) for texture in textures]
     lengths = [len(mover["knot_us"]) for mover in rows]
     columns = {name: np.array([mover[name] for mover in rows], np.float64) for name in (
         "start_us", "end_us", "x", "y", "along_x", "along_y", "growth", "vanish_x", "vanish_y", "follows", "scale", "phase", "stride",
@@ -193,7 +176,7 @@ def _mover(
     if rng.random() < 0.5:
         intensity, mask = intensity[:, ::-1], mask[:, ::-1]
     if rng.random() < TURNED:
-        intensity, mask = _turn(rng, intensity, mask, 0.4 if class_id == PEDESTRIAN else 1.0)
+        intensity, mask = turn(rng, intensity, mask, 0.4 if class_id == PEDESTRIAN else 1.0)
     unit, road = setting.unit, setting.road
     source = max(mask.shape)
     low, high = SIZES[class_id]
@@ -213,7 +196,7 @@ def _mover(
     rides = class_id in (TWO_WHEELER, CAR)
     stride_px = rng.uniform(0.7, 1.1) * tall if walks else rng.uniform(2, 6) * wide
     return {
-        "class_id": class_id, "texture": _texture(rng, intensity, mask, resize, look.blur / texel_px, look), "scale": scale / resize,
+        "class_id": class_id, "texture": texture_of(rng, intensity, mask, resize, look.blur / texel_px, look), "scale": scale / resize,
         "start_us": start_us, "vanish_y": 0.35 * setting.height, "follows": float(follows), **path,
         "distance": distance_at_knots(path["knot_us"], path["speed"]),
         "vanish_x": path["x"] if rng.random() < 0.3 else setting.width / 2,
@@ -283,61 +266,3 @@ def _crossing(rng: np.random.Generator, setting: Setting, class_id: int, wide: f
     pace = low * (high / low) ** rng.beta(1.3, 1.3) * setting.unit if road is None else road.pace(rng, class_id)
     times, speeds = legs(rng, pace, width, (0.0, length), start_us, setting.duration_us, False, **PAUSES)
     return _path(x, y, times, speeds, float(times[-1]), along_x=along_x, along_y=along_y, growth=growth)
-
-
-def _turn(rng: np.random.Generator, intensity: np.ndarray, mask: np.ndarray, most: float) -> tuple[np.ndarray, np.ndarray]:
-    """The cut-out as a camera sees it that hangs higher, or tilted: photographers stand on the ground and hold theirs level."""
-    cv2 = import_cv2()
-    angle, shear = most * float(np.clip(rng.normal(0, 0.22), -0.6, 0.6)), most * float(rng.uniform(-0.35, 0.35))
-    squash = log_uniform(rng, 0.65, 1.3) ** most
-    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]) @ np.array([[1.0, shear], [0.0, squash]])
-    rows, columns = mask.shape
-    corners = np.array([[0, 0], [columns, 0], [0, rows], [columns, rows]]) @ turn.T
-    move = 1 - corners.min(axis=0)
-    size = tuple(int(side) for side in np.ceil(corners.max(axis=0) + move) + 1)
-    matrix = np.column_stack((turn, move))
-    covered = cv2.warpAffine(np.ascontiguousarray(mask, np.float32), matrix, size)
-    inside = np.argwhere(covered >= 0.5)
-    if len(inside) < 24:
-        return intensity, mask
-    turned = cv2.warpAffine(np.ascontiguousarray(intensity, np.float32), matrix, size, borderMode=cv2.BORDER_REPLICATE)
-    (top, left), (bottom, right) = inside.min(axis=0), inside.max(axis=0) + 1
-    return turned[top:bottom, left:right], covered[top:bottom, left:right]
-
-
-def _texture(rng: np.random.Generator, intensity: np.ndarray, mask: np.ndarray, resize: float, blur: float, look: Exposure) -> np.ndarray:
-    """(rows, columns, 2): intensity and coverage of a cut-out, as large as it will be seen, with one of several soft edges."""
-    cv2 = import_cv2()
-    how = cv2.INTER_AREA if resize < 1 else cv2.INTER_LINEAR
-    size = (max(6, round(intensity.shape[1] * resize)), max(6, round(intensity.shape[0] * resize)))
-    border = max(3, int(np.ceil(2.5 * blur)) + 1)
-    pixels = cv2.resize(np.ascontiguousarray(intensity), size, interpolation=how)
-    pixels = cv2.copyMakeBorder(pixels, border, border, border, border, cv2.BORDER_REPLICATE)
-    covered = cv2.resize(np.ascontiguousarray(mask, np.float32), size, interpolation=how)
-    covered = cv2.copyMakeBorder(covered, border, border, border, border, cv2.BORDER_CONSTANT, value=0)
-    if blur > 0.2:
-        pixels = cv2.GaussianBlur(pixels, (0, 0), blur)
-    feather = blur * float(rng.choice([0.5, 1.0, 1.6]))
-    if feather > 0.2:
-        covered = cv2.GaussianBlur(covered, (0, 0), feather)
-    covered[0], covered[-1], covered[:, 0], covered[:, -1] = 0, 0, 0, 0
-    exposed = look.expose(np.clip(pixels, 0, 1) * np.exp(rng.normal(0, 0.25)))
-    return np.stack((exposed, np.clip(covered, 0, 1)), axis=2).astype(np.float32)
-
-
-def _edges(covered: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """Where coverage passes one half: columns at which each row begins and ends (NaN: nowhere), the first and the last row."""
-    left, right = np.full(len(covered), np.nan), np.full(len(covered), np.nan)
-    for i, line in enumerate(covered):
-        if line.max() >= 0.5:
-            left[i], right[i] = _crossings(line)
-    profile = covered.max(axis=1)
-    top, bottom = _crossings(profile) if profile.max() >= 0.5 else (0.0, float(len(covered)))
-    return left, right, top, bottom
-
-
-def _crossings(line: np.ndarray) -> tuple[float, float]:
-    inside = np.flatnonzero(line >= 0.5)
-    first, last = inside[0], inside[-1]
-    before, after = line[first - 1] if first else 0.0, line[last + 1] if last + 1 < len(line) else 0.0
-    return first + 0.5 - (line[first] - 0.5) / (line[first] - before), last + 0.5 + (line[last] - 0.5) / (line[last] - after)

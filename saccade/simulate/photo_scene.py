@@ -10,7 +10,8 @@ from jaxtyping import Float32
 from saccade.simulate import photo_render as kernels
 from saccade.simulate.cutouts import Cutouts, import_cv2, to_linear
 from saccade.simulate.photo_motion import Fixtures, Movers, PhotoCamera
-from saccade.simulate.photo_plan import Exposure, draw_setting, log_uniform, plan_movers, plan_photo_camera
+from saccade.simulate.photo_plan import draw_setting, plan_movers, plan_photo_camera
+from saccade.simulate.photo_texture import Exposure, log_uniform
 from saccade.simulate.photos import Photo, PhotoObject, PhotoSet
 from saccade.simulate.sensor import SensorConfig
 from saccade.simulate.shapes import CLASSES

@@ -17,8 +17,9 @@ from saccade.events.open import open_events
 from saccade.simulate.cutouts import DISTRACTOR, Cutouts, PhotosConfig, photo_set, prepare_cutouts, to_linear
 from saccade.simulate.dataset import DatasetConfig, read_config, read_truth, write_dataset
 from saccade.simulate.evidence import Evidence
-from saccade.simulate.photo_plan import _crossing, _road, _turn, draw_setting, plan_photo_camera
+from saccade.simulate.photo_plan import _crossing, _road, draw_setting, plan_photo_camera
 from saccade.simulate.photo_scene import PhotoScene, draw_sensor, make_photo_scene
+from saccade.simulate.photo_texture import turn
 from saccade.simulate.photos import CAR, PEDESTRIAN, TWO_WHEELER, PhotoObject, PhotoSet, decode, join_riders, open_photos
 from saccade.simulate.sensor import SensorConfig
 from saccade.simulate.simulation import Scene, Truth, simulate
@@ -228,7 +229,7 @@ def test_a_turned_cut_out_keeps_its_pixels_inside_its_mask() -> None:
     intensity = np.zeros((40, 60), np.float32)
     intensity[10:30, 10:50] = 1.0
     for seed in range(20):
-        turned, mask = _turn(np.random.default_rng(seed), intensity, intensity > 0.5, 1.0)
+        turned, mask = turn(np.random.default_rng(seed), intensity, intensity > 0.5, 1.0)
         assert turned.shape == mask.shape
         assert np.abs(turned - mask).max() < 1e-5
         inside = mask >= 0.5
