@@ -1,10 +1,11 @@
-"""`saccade weights`: print what a weights file holds, and convert published checkpoints to files of our own."""
+"""`saccade weights`: print what a weights file holds, convert published checkpoints, and derive detectors to train on from."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from saccade.config import MemoryName
 from saccade.types import InputError
 
 if TYPE_CHECKING:
@@ -19,18 +20,30 @@ WeightsFile = Annotated[
 ]
 
 
-def weights(file: WeightsFile, *, out: Path | None = None, half: bool = False, overwrite: bool = False) -> None:
+def weights(
+    file: WeightsFile,
+    *,
+    out: Path | None = None,
+    half: bool = False,
+    widen: bool = False,
+    memory: MemoryName | None = None,
+    overwrite: bool = False,
+) -> None:
     """Print the detector that WEIGHTS belong to; with --out, write them as a file of saccade, without the optimiser state of checkpoints.
 
     Args:
         out: Write the weights to this .safetensors file.
         half: Write matrices in half precision, for half the size; computing stays in full precision.
+        widen: Write a detector of twice the channels that computes the same, to train on from (`saccade train ... --model OUT`).
+        memory: Write a detector with this memory, which has learned nothing, in place of its own, to train on from.
         overwrite: Replace files that exist.
     """
+    from saccade.weights.derive import widened, with_fresh_memory
     from saccade.weights.load import find_weights, load_detector, read_weights, save_detector
 
-    if half and out is None:
-        raise InputError("--half: changes only the file that --out writes; give --out NAME.safetensors as well")
+    asked = [option for option, given in (("--half", half), ("--widen", widen), ("--memory", memory)) if given]
+    if asked and out is None:
+        raise InputError(f"{asked[0]}: changes only the file that --out writes; give --out NAME.safetensors as well")
     if out is not None:
         if out.suffix != ".safetensors":
             raise InputError(f"{out}: expected a name that ends in .safetensors")
@@ -40,7 +53,12 @@ def weights(file: WeightsFile, *, out: Path | None = None, half: bool = False, o
     content = read_weights(path)
     print(_describe(path, content))
     if out is not None:
-        save_detector(load_detector(path), out, training=content.training, half=half)
+        detector = load_detector(path)
+        if memory:
+            detector = with_fresh_memory(detector, memory, f"{content.config.name} with {memory}")
+        if widen:
+            detector = widened(detector, f"{content.config.name}, widened")
+        save_detector(detector, out, training=content.training, half=half)
         print(f"\n{out}: {out.stat().st_size / 1e6:.1f} MB")
 
 
