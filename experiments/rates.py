@@ -50,7 +50,7 @@ WAYS: tuple[tuple[EvaluationWindow, Stepping], ...] = (
     ("disjoint", "interleaved"),
     ("shrunk", "direct"),  # a frame every 50 ms at any rate: nothing to interleave
 )
-SCALED: tuple[EvaluationWindow, ...] = ("disjoint", "shrunk")  # windows shorter than in training, whose counts may be scaled
+SHORT: tuple[EvaluationWindow, ...] = ("disjoint", "shrunk")  # windows shorter than in training, whose counts may be held
 SLOW_HZ, FAST_HZ = (5.0, 10.0), (500.0, 1000.0)  # not shrunk: longer windows would overlap, and 1 ms of every 50 is next to nothing
 STEPPINGS: tuple[Stepping, ...] = ("direct", "interleaved")
 IRREGULAR = tuple(
@@ -61,12 +61,12 @@ IRREGULAR = tuple(
 )
 FAST = tuple(f"-fast-{window}{ending}" for window in ("sliding", "disjoint") for ending in ("", "-interleaved"))
 ADAPTIVE = tuple(Condition(rate_hz=200.0, stepping=stepping, min_rate_hz=5.0) for stepping in STEPPINGS)
-PARTS = ("", "-scaled", "-irregular", "-adaptive", "-slow", *FAST)  # cells of a memory; the fast ones take hours at full size
+PARTS = ("", "-held", "-irregular", "-adaptive", "-slow", *FAST)  # cells of a memory; the fast ones take hours at full size
 
 
 def part_of(condition: Condition) -> str:
-    if condition.counts == "scaled":
-        return "-scaled"
+    if condition.counts == "held":
+        return "-held"
     if condition.jitter or condition.drop:
         return "-irregular"
     if condition.min_rate_hz:
@@ -82,7 +82,7 @@ def rates_of(window: EvaluationWindow) -> tuple[float, ...]:
 
 
 def experiment(world: World) -> Experiment:
-    short = unique(*(sampled(window, "direct", counts="scaled") for window in SCALED))
+    short = unique(*(sampled(window, "direct", counts="held") for window in SHORT))
     every = unique(*(sampled(*way, rates_of(way[0])) for way in WAYS), short, IRREGULAR, ADAPTIVE)
     return Experiment(
         name="rates",
@@ -91,8 +91,8 @@ def experiment(world: World) -> Experiment:
             "The paper trains at 20 Hz and runs at up to 200 Hz, each time on the events of the last 1 / rate seconds of every 50 ms "
             "(shrunk): S5 loses 3.8 mAP on average, RVT 21.3. Sliding windows keep their 50 ms and move by 1 / rate; disjoint ones are "
             "as long as the step, and no event is left out. Direct stepping advances one state by the true time; interleaved "
-            "stepping continues from the state of 50 ms before. Scaled counts are those of a short window times as much as it is shorter "
-            "than in training. Hidden = recall of objects without events for over 0.25 s. The paper's "
+            "stepping continues from the state of 50 ms before. Held counts take what a short window holds to have gone on for as long as "
+            "the windows of the training. Hidden = recall of objects without events for over 0.25 s. The paper's "
             "rows stand where its way of sampling is. RVT's memory is an LSTM, which doesn't know the time; nano's noise floor is "
             "left out there, because it learns less with it. An adaptive rate steps once a tenth as many events came as there are pixels. "
             "With an adaptive rate, and with irregular or lost windows, the newest frame may be old when it is scored: part of what is "
@@ -103,14 +103,14 @@ def experiment(world: World) -> Experiment:
             Cell(
                 name=memory + ending,
                 variant=Variant(memory=memory),
-                conditions=short if ending == "-scaled" else tuple(condition for condition in every if part_of(condition) == ending),
+                conditions=short if ending == "-held" else tuple(condition for condition in every if part_of(condition) == ending),
             )
             for ending in PARTS
             for memory in MEMORIES
         ),
         sheets=(
             *(_sheet(world, *way) for way in WAYS),
-            *(_sheet(world, window, "direct", "scaled") for window in SCALED),
+            *(_sheet(world, window, "direct", "held") for window in SHORT),
             _irregular(),
             _adaptive(),
         ),
@@ -118,7 +118,7 @@ def experiment(world: World) -> Experiment:
 
 
 def _sheet(world: World, window: EvaluationWindow, stepping: Stepping, counts: Counts = "plain") -> Sheet:
-    """Scaled counts have a cell of their own, 20 Hz included, where nothing is scaled."""
+    """Held counts have a cell of their own, 20 Hz included, where they are the plain ones."""
     rates_hz = rates_of(window) if counts == "plain" else RATES_HZ
     paper = sampled(window, stepping, counts=counts)
     rows = []

@@ -18,7 +18,7 @@ Scores = Float32[np.ndarray, "n"]
 Ids = Int64[np.ndarray, "n"]  # classes or tracks
 Stepping = Literal["direct", "interleaved"]  # which state a frame continues from: the newest, or that of a training window before
 Faults = Literal["raise", "skip"]  # what damaged input and jumps of time do: InputError, or left out and counted
-Counts = Literal["plain", "scaled"]  # of a frame: as counted, or multiplied to what a window as long as in training would hold
+Counts = Literal["held", "plain"]  # of a window shorter than in training: as if it had gone on for so long, or as counted
 
 FOLLOWED = 1 / 3  # of the least score: boxes of objects that a tracker follows are shown down to there
 DTYPES = np.dtype(np.int64), np.dtype(np.uint16), np.dtype(np.uint16), np.dtype(np.bool_)

@@ -109,7 +109,7 @@ def test_all_outputs_say_what_the_stream_says(weights: Path, score: float, tmp_p
 
 
 def test_counts_are_the_streams(weights: Path, score: float, tmp_path: Path) -> None:
-    options = {"rate_hz": 50, "window": "disjoint", "counts": "scaled"}
+    options = {"rate_hz": 50, "window": "disjoint"}  # held, unless asked for otherwise
     cli.detect(str(weights), STREET, out=(tmp_path / "a.jsonl",), start_s=0.2, end_s=0.6, score=score, track=False, **options)
     expected = streamed(weights, score=score, **options)
     found = list(read_json_lines(tmp_path / "a.jsonl"))

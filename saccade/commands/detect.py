@@ -55,7 +55,7 @@ def detect(
     slow: float = 1.0,
     window: WindowKind = "sliding",
     stepping: Stepping = "direct",
-    counts: Counts = "plain",
+    counts: Counts = "held",
     track: bool = True,
     fit: Literal["auto", "pad", "scale", "tile"] = "auto",
     size: str | None = None,
@@ -93,7 +93,7 @@ def detect(
         slow: Slow motion of the video, how many times. It shows 60 pictures a second at the most and leaves out the others.
         window: Sliding windows keep their length at any rate, disjoint ones are as long as the step.
         stepping: Which earlier state each frame continues from. Direct: the newest; interleaved: the one of a training window before.
-        counts: Event counts of frames. Scaled: multiplied by training window / window length where windows are shorter.
+        counts: Event counts of disjoint windows shorter than in training. Held: as if what they hold had gone on for so long.
         track: Give objects ids that last; --no-track leaves them out.
         fit: How a sensor of any size is shown to the network.
         size: Width x height: that the network knows; if not given that of its training (published: 304x240 or 640x360), or of its export.

@@ -40,7 +40,7 @@ def evaluate(
     rates: tuple[float, ...] = RATES_HZ,
     window: tuple[EvaluationWindow, ...] = ("sliding",),
     stepping: tuple[Stepping, ...] = ("direct",),
-    counts: tuple[Counts, ...] = ("plain",),
+    counts: tuple[Counts, ...] = ("held",),
     min_rate: tuple[float, ...] = (0.0,),
     jitter: tuple[float, ...] = (0.0,),
     drop: tuple[float, ...] = (0.0,),
@@ -70,7 +70,7 @@ def evaluate(
         rates: Frames per second of event time at which the detector runs, 1 to 1000, as `20 200` or `20,200`. This alone sets the rate.
         window: Window of a frame. Sliding: as long as in training; disjoint: as long as the step; shrunk: so, but once per training window.
         stepping: Which earlier state each frame continues from. Direct: the previous frame; interleaved: one training window ago.
-        counts: Event counts of a frame. Scaled: those of windows shorter than in training are multiplied by (training length / length).
+        counts: Event counts of windows shorter than in training. Held: as if what they hold had gone on for so long. Plain: as counted, the paper's.
         min_rate: Lowest rate of an adaptive one: a step per (pixels / 10) events, between this rate and those of --rates; 0 = constant.
         jitter: Irregular frames: each step is randomly longer or shorter by up to this fraction, 0 to below 1.
         drop: Lost frames: this share of them is left out at random; the memory gets the true time step.
@@ -202,7 +202,7 @@ def conditions_of(
     drops: Sequence[float] = (0.0,),
     resets: Sequence[int] = (0,),
     seed: int = 0,
-    counts: Sequence[Counts] = ("plain",),
+    counts: Sequence[Counts] = ("held",),
     slowest: Sequence[float] = (0.0,),
 ) -> list[Condition]:
     """Every combination once, rates innermost; the seed is 0 without jitter and drop, so that equal conditions are one."""
@@ -214,7 +214,7 @@ def conditions_of(
             rate_hz=rate,
             window=kind,
             stepping=step,
-            counts=how,
+            counts="plain" if kind == "sliding" else how,  # as long as in training: the same
             min_rate_hz=low,
             jitter=jitter,
             drop=drop,

@@ -1,6 +1,7 @@
 """WINDOW -> FRAME: events counted per polarity, time bin and pixel (the paper's input)."""
 
 import logging
+from math import ceil
 from typing import Literal
 
 import numpy as np
@@ -39,17 +40,23 @@ def stacked_histogram(window: Window, bins: int = 10, clip: int = 10, *, canvas:
     return histogram
 
 
-def scaled(histogram: Histogram, length_us: int, trained_us: int, clip: int = 10) -> Histogram:
-    """Counts of a window of LENGTH_US as if it were as long as TRAINED_US: a network meets the contrast that it knows at any rate.
+def held(histogram: Histogram, length_us: int, trained_us: int, clip: int = 10) -> Histogram:
+    """Counts of a short window as if what it holds had gone on for TRAINED_US: what a network that knows such windows expects to see.
 
-    Whole numbers, rounded, that end at CLIP like those of the training. Windows as long as in training, or longer, are left as they are:
-    rounding would lose single events.
+    The bins of the long window are filled from the newest one back with those of the short one, over and over: events per time and the
+    length of a bin stay those of the training. A window shorter than a bin fills all alike, its counts multiplied, in whole numbers that
+    end at CLIP. Windows as long as in training, or longer, are left as they are.
     """
-    factor = round(SIXTEENTHS * trained_us / length_us)
-    if factor <= SIXTEENTHS:
+    if length_us >= trained_us:
         return histogram
-    counts = np.minimum((np.arange(256) * factor + SIXTEENTHS // 2) // SIXTEENTHS, clip).astype(np.uint8)
-    return counts[histogram]
+    bins = len(histogram) // 2
+    parts = max(1, ceil(bins * length_us / trained_us - 0.51))  # bins as long as in training; halves, and a little more, rounded down
+    starts = [part * bins // parts for part in range(parts)]
+    counts = np.add.reduceat(histogram.reshape(2, bins, *histogram.shape[1:]), starts, axis=1, dtype=np.uint32)
+    sixteenths = round(SIXTEENTHS * trained_us * parts / (bins * length_us))  # so that a microsecond more or less changes nothing
+    counts = np.minimum((counts * sixteenths + SIXTEENTHS // 2) // SIXTEENTHS, clip).astype(np.uint8)
+    newest_last = [parts - 1 - age % parts for age in reversed(range(bins))]
+    return np.ascontiguousarray(counts[:, newest_last]).reshape(histogram.shape)
 
 
 def check_settings(bins: int, clip: int, mode: Mode) -> None:

@@ -8,7 +8,7 @@ from saccade.export.runtime import Runtime
 from saccade.model.stepping import History
 from saccade.representation.canvas import SCALE_STEPS, Canvas, whole_sensor
 from saccade.representation.frames import Frame, FrameBuffer
-from saccade.representation.histogram import Histogram, scaled
+from saccade.representation.histogram import Histogram, held
 from saccade.representation.windows import WindowBuffer
 from saccade.types import Counts, Window
 
@@ -55,8 +55,8 @@ class Engine:
     def advance(self, frame: Frame) -> np.ndarray:
         """What the network says of the frame, after the true time since the state that it continues from."""
         config, data = self.runtime.config, frame.data
-        if self.counts == "scaled":
-            data = scaled(data, frame.end_us - frame.start_us, config.window_us, config.clip)
+        if self.counts == "held":
+            data = held(data, frame.end_us - frame.start_us, config.window_us, config.clip)
         state, dt = self.history.choose(frame.end_us)
         if state is None:
             state = self.runtime.initial_state(self.canvas.height, self.canvas.width)

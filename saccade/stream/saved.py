@@ -100,7 +100,8 @@ def digest(notes: str, arrays: SavedArrays) -> str:
 
 
 def _settings(stream: "Stream") -> dict[str, Any]:
-    return {"window": stream.window, "stepping": stream.stepping, "counts": stream.counts, "reset_every": stream.reset_every,
+    counts = "plain" if stream.window == "sliding" else stream.counts  # windows as long as in training: the same
+    return {"window": stream.window, "stepping": stream.stepping, "counts": counts, "reset_every": stream.reset_every,
             "tracker": stream.tracker is not None, **vars(stream.timing)}  # fmt: skip
 
 

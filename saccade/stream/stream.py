@@ -47,7 +47,7 @@ class Stream:
     runtime, device, threads: what computes the network; see `saccade.export.runtime.open_runtime`.
     trust: open a .pt2 file, which can run any code.
     width, height: the sensor, where the first events needn't tell. canvas: where its pixels go, instead of what FIT chooses.
-    counts: plain, or scaled to what a window as long as in training would hold: disjoint windows lose less at high rates.
+    counts: of disjoint windows shorter than in training, held: as if what they hold had gone on for so long; plain: as counted (the paper).
     reset_every: end the memory after so many frames, as published; 0 = never. pictures: make `picture` available.
     decoding, adaptive, timing, live: see `Decoding`, `Adaptive`, `Timing`, `LiveSettings`.
     """
@@ -71,7 +71,7 @@ class Stream:
         height: int | None = None,
         size: Size | None = None,
         canvas: Canvas | None = None,
-        counts: Counts = "plain",
+        counts: Counts = "held",
         reset_every: int = 0,
         pictures: bool = False,
         decoding: Decoding = Decoding(),  # noqa: B008 (frozen)

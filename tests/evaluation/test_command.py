@@ -22,16 +22,16 @@ FILES = {"evaluation.json", "table.md", "rates.png", "report.html"}
 def test_every_combination_once_with_the_rates_innermost() -> None:
     found = conditions_of((20, 200), ("sliding", "disjoint", "sliding"), ("direct", "interleaved"))
     assert [one.name for one in found] == [
-        f"{window}-{stepping}-{rate}Hz"
-        for window in ("sliding", "disjoint")
+        f"{window}-{stepping}-{rate}Hz{counts}"
+        for window, counts in (("sliding", ""), ("disjoint", "-held"))
         for stepping in ("direct", "interleaved")
         for rate in (20, 200)
     ]
 
 
-def test_counts_are_another_condition() -> None:
-    found = conditions_of((40.0,), ("disjoint",), counts=("plain", "scaled"))
-    assert [condition.name for condition in found] == ["disjoint-direct-40Hz", "disjoint-direct-40Hz-scaled"]
+def test_counts_are_another_condition_where_windows_are_short() -> None:
+    found = conditions_of((40.0,), ("sliding", "disjoint"), counts=("plain", "held"))
+    assert [condition.name for condition in found] == ["sliding-direct-40Hz", "disjoint-direct-40Hz", "disjoint-direct-40Hz-held"]
 
 
 def test_constant_and_adaptive_rates_are_others() -> None:
@@ -103,7 +103,7 @@ def test_it_prints_the_table_writes_every_form_and_goes_on(
     assert not list(out.rglob("*.part*"))
     found = read_evaluation(out / "evaluation.json")
     assert [one.condition.name for one in found.results] == [
-        "sliding-direct-20Hz", "sliding-direct-40Hz", "disjoint-direct-20Hz", "disjoint-direct-40Hz",
+        "sliding-direct-20Hz", "sliding-direct-40Hz", "disjoint-direct-20Hz-held", "disjoint-direct-40Hz-held",
     ]  # fmt: skip
     assert found.recordings == 1
     assert found.results[0].scores == found.results[2].scores  # at the training rate both windows are one

@@ -9,6 +9,7 @@ import pytest
 from saccade.datasets.recording import Sampling
 from saccade.evaluation.run.condition import Condition, EvaluationWindow
 from saccade.evaluation.run.timeline import OLDEST_US, Timeline, scored_instants, timeline
+from saccade.representation.histogram import held
 from saccade.types import InputError
 from tests.evaluation.squares import START_US, recording
 from tests.make.recordings import painted
@@ -72,12 +73,13 @@ def test_shrunk_windows_are_the_end_of_the_trained_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("window", ["sliding", "disjoint", "shrunk"])
-def test_scaled_counts_are_the_plain_ones_times_what_the_window_is_shorter(tmp_path: Path, window: EvaluationWindow) -> None:
+def test_held_counts_repeat_what_a_short_window_holds(tmp_path: Path, window: EvaluationWindow) -> None:
     one = recording(tmp_path, 1)
-    plain, scaled = (line_of(tmp_path, rate_hz=100, window=window, counts=counts).phases[0] for counts in ("plain", "scaled"))
-    frames, some = plain.frames(one, slice(3, 30)), scaled.frames(one, slice(3, 30))
+    plain, filled = (line_of(tmp_path, rate_hz=100, window=window, counts=counts).phases[0] for counts in ("plain", "held"))
+    frames, some = plain.frames(one, slice(3, 30)), filled.frames(one, slice(3, 30))
     assert frames.any()
-    np.testing.assert_array_equal(some, frames if window == "sliding" else np.minimum(frames * 5, 10))
+    expected = frames if window == "sliding" else np.stack([held(frame, 10_000, 50_000) for frame in frames])
+    np.testing.assert_array_equal(some, expected)
 
 
 def test_windows_run_are_the_events_of_their_time(tmp_path: Path) -> None:

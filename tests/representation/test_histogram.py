@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.representation.canvas import Canvas
-from saccade.representation.histogram import scaled, stacked_histogram
+from saccade.representation.histogram import held, stacked_histogram
 from saccade.types import InputError, Window
 
 SHARED = Path(__file__).parents[3] / "shared"
@@ -60,24 +60,48 @@ def test_saturating_bytes_equal_a_wide_counter(seed, count, bins, clip, canvas, 
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32), st.integers(1_000, 200_000), st.sampled_from([10, 255]))
-def test_scaled_counts_are_those_of_a_window_as_long_as_in_training(seed, length_us, clip):
-    counts = np.random.default_rng(seed).integers(0, clip + 1, (4, 3, 5)).astype(np.uint8)
-    found = scaled(counts, length_us, 50_000, clip)
-    factor = max(round(16 * 50_000 / length_us) / 16, 1.0)
-    assert abs(factor - max(50_000 / length_us, 1)) <= 1 / 32
-    assert np.array_equal(found, np.minimum(np.floor(counts * factor + 0.5), clip))
+@given(st.integers(0, 2**32), st.sampled_from([1, 2, 5]), st.sampled_from([10, 255]))
+def test_held_counts_are_those_of_events_that_go_on_and_on(seed, parts, clip):
+    """PARTS bins of 5 ms each, which the 50 ms before have seen again and again: the long window's own counts."""
+    draw = np.random.default_rng(seed)
+    length_us, count = 5_000 * parts, draw.integers(0, 200)
+    t, x, y, p = (
+        np.sort(draw.integers(0, length_us, count)),
+        draw.integers(0, 7, count),
+        draw.integers(0, 5, count),
+        draw.integers(0, 2, count),
+    )
+    again = np.concatenate([t + start for start in range(0, 50_000, length_us)])
+    times = 10 // parts
+    whole = make_window(again, np.tile(x, times), np.tile(y, times), np.tile(p, times), (7, 5), 0, 50_000)
+    short = stacked_histogram(make_window(t, x, y, p, (7, 5), 0, length_us), clip=255)
+    assert np.array_equal(held(short, length_us, 50_000, clip), stacked_histogram(whole, clip=clip))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.integers(100, 200_000), st.sampled_from([1, 3, 10]))
+def test_held_counts_keep_the_rate_of_events(seed, length_us, bins):
+    counts = np.random.default_rng(seed).integers(0, 256, (2 * bins, 3, 5)).astype(np.uint8)
+    found = held(counts, length_us, 50_000, 255)
     assert found.dtype == np.uint8
     if length_us >= 50_000:
         assert found is counts
+        return
+    expected = counts.reshape(2, bins, 3, 5).sum(1) * 50_000 / length_us / bins  # of a bin, on average over the window
+    average = found.reshape(2, bins, 3, 5).mean(1)
+    parts = max(1, round(bins * length_us / 50_000))  # halves apart
+    least, most = (np.minimum(expected * share, 255) for share in (0.5, 1.5))
+    assert parts > 1 or (np.abs(average - np.minimum(expected, 255)) <= 0.5 + expected / 32).all()
+    assert (average[expected < 100] >= least[expected < 100] - 1).all()
+    assert (average <= most + 1).all()
 
 
-def test_a_microsecond_more_or_less_scales_alike():
-    """At 30 Hz windows are 33,333 or 33,334 us long, and 1.5 events are two in both."""
-    counts = np.arange(11, dtype=np.uint8).reshape(1, 1, 11)
-    for rate_hz, expected in ((30, [0, 2, 3, 5, 6, 8, 9, 10, 10, 10, 10]), (200, [0, *[10] * 10]), (40, [0, 2, 4, 6, 8, *[10] * 6])):
-        for length_us in (1_000_000 // rate_hz, 1_000_000 // rate_hz + 1):
-            assert scaled(counts, length_us, 50_000).tolist() == [[expected]]
+def test_a_microsecond_more_or_less_is_held_alike():
+    """At 30 Hz windows are 33,333 or 33,334 us long."""
+    counts = np.random.default_rng(0).integers(0, 3, (20, 4, 4)).astype(np.uint8)
+    for rate_hz in (30, 40, 60, 80, 150, 200, 300, 700):
+        shorter, longer = (held(counts, 1_000_000 // rate_hz + more, 50_000) for more in (0, 1))
+        assert np.array_equal(shorter, longer), rate_hz
 
 
 def test_hundreds_of_events_in_one_cell_never_wrap():

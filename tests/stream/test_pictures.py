@@ -15,7 +15,7 @@ from tests.stream.streams import HEIGHT, WIDTH, Idle, events, portions
 FITS: dict[str, dict[str, Any]] = {
     "padded": {},
     "scaled": {"canvas": Canvas.scale_to(WIDTH, HEIGHT, (32, 32))},
-    "disjoint": {"window": "disjoint", "counts": "scaled"},
+    "disjoint": {"window": "disjoint"},
     "interleaved": {"stepping": "interleaved"},
 }
 

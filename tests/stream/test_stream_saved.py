@@ -25,7 +25,7 @@ OPTIONS = {**EVERYTHING, "tracker": True, "timing": Timing(slack_us=3_000)}
 
 
 @pytest.mark.parametrize(("name", "stepping", "window", "counts"), [
-    ("s5-vit-nano", "interleaved", "sliding", "plain"), ("rvt-nano", "direct", "disjoint", "scaled"),
+    ("s5-vit-nano", "interleaved", "sliding", "plain"), ("rvt-nano", "direct", "disjoint", "held"),
     ("gs5-vit-nano", "direct", "sliding", "plain"),
 ])  # fmt: skip
 def test_restored_is_never_interrupted(tmp_path: Path, name: str, stepping: str, window: str, counts: str) -> None:
@@ -60,8 +60,8 @@ def test_a_stream_that_saw_nothing_can_be_saved(tmp_path: Path) -> None:
     assert other.push(events())
 
 
-def test_files_from_before_counts_could_be_scaled_are_plain(tmp_path: Path) -> None:
-    Stream(detector(), 20, **OPTIONS).save(tmp_path / "new")
+def test_files_from_before_counts_could_be_held_are_plain(tmp_path: Path) -> None:
+    Stream(detector(), 20, **OPTIONS, window="disjoint", counts="plain").save(tmp_path / "new")
     with safe_open(tmp_path / "new", framework="np") as file:
         metadata, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     notes = json.loads(metadata["notes"])
@@ -69,11 +69,16 @@ def test_files_from_before_counts_could_be_scaled_are_plain(tmp_path: Path) -> N
         del notes[name]
     del notes["settings"]["counts"], notes["counters"]["foreign_packets"], metadata["digest"]
     save_file(arrays, tmp_path / "old", {**metadata, "notes": json.dumps(notes)})
-    other = Stream(detector(), 50, **OPTIONS)
+    other = Stream(detector(), 50, **OPTIONS, window="disjoint", counts="plain")
     other.restore(tmp_path / "old")
     assert other.rate_hz == 20
-    with pytest.raises(InputError, match="counts='plain', not 'scaled'"):
-        Stream(detector(), **OPTIONS, counts="scaled").restore(tmp_path / "old")
+    with pytest.raises(InputError, match="counts='plain', not 'held'"):
+        Stream(detector(), **OPTIONS, window="disjoint").restore(tmp_path / "old")
+
+
+def test_counts_of_windows_as_long_as_in_training_are_the_same_ones(tmp_path: Path) -> None:
+    Stream(detector(), 20, **OPTIONS, counts="plain").save(tmp_path / "stream")
+    Stream(detector(), 20, **OPTIONS).restore(tmp_path / "stream")
 
 
 def test_files_of_others_are_refused_and_leave_the_stream_as_it_was(tmp_path: Path) -> None:
@@ -87,7 +92,7 @@ def test_files_of_others_are_refused_and_leave_the_stream_as_it_was(tmp_path: Pa
     for match, other in {
         "another detector": Stream(detector("rvt-nano"), **OPTIONS),
         "settings": Stream(detector(), **{**OPTIONS, "timing": Timing(slack_us=1)}),
-        "counts='plain', not 'scaled'": Stream(detector(), **OPTIONS, counts="scaled"),
+        "window='sliding', not 'disjoint'": Stream(detector(), **OPTIONS, window="disjoint"),
     }.items():
         with pytest.raises(InputError, match=match):
             other.restore(path)

@@ -16,7 +16,7 @@ class Condition:
     rate_hz: float = 20.0
     window: EvaluationWindow = "sliding"  # shrunk: as published, a window of 1 / rate per training window; other events are never seen
     stepping: Stepping = "direct"  # interleaved: each frame continues from the state written nearest to one training window before
-    counts: Counts = "plain"  # scaled: counts of windows shorter than in training are multiplied by (training length / length)
+    counts: Counts = "plain"  # held: what a window shorter than in training holds is taken to have gone on for so long
     min_rate_hz: float = 0.0  # lowest of an adaptive rate that follows the activity up to rate_hz, as `Stream` does; 0 = constant
     jitter: float = 0.0  # each step is up to this fraction longer or shorter; disjoint windows follow it, others keep their length
     drop: float = 0.0  # share of the windows that are lost; dt is the true time since the last one that wasn't
@@ -31,7 +31,7 @@ class Condition:
                 f"condition: window={self.window!r} must be sliding, disjoint or shrunk, stepping={self.stepping!r} direct or interleaved"
             )
         if self.counts not in get_args(Counts):
-            raise InputError(f"condition: counts={self.counts!r} must be plain or scaled")
+            raise InputError(f"condition: counts={self.counts!r} must be plain or held")
         if not (0 <= self.jitter < 1 and 0 <= self.drop < 1):
             raise InputError(f"condition: jitter={self.jitter!r} and drop={self.drop!r} must be at least 0 and below 1")
         if self.min_rate_hz and not 1 <= self.min_rate_hz <= 1000:
@@ -45,7 +45,7 @@ class Condition:
 
     @property
     def name(self) -> str:
-        """For tables and file names, e.g. sliding-direct-200Hz-drop0.2, disjoint-direct-200Hz-scaled."""
+        """For tables and file names, e.g. sliding-direct-200Hz-drop0.2, disjoint-direct-200Hz-held."""
         extras = (
             ("from", self.min_rate_hz),
             ("jitter", self.jitter),

@@ -12,7 +12,7 @@ from saccade.config import DetectorConfig
 from saccade.datasets.recording import Clock, FrameArray, Instants, LabelledRecording, Sampling, WindowEnds
 from saccade.datasets.rules import thinned
 from saccade.evaluation.run.condition import Condition
-from saccade.representation.histogram import scaled
+from saccade.representation.histogram import held
 from saccade.stream.adaptive import Adaptive, pace_of, steps_due
 from saccade.types import Counts
 
@@ -38,7 +38,7 @@ class Phase:
             return clip
         window_us, most = self.sampling.window_us, self.sampling.clip
         lengths_us = (ends_us - starts_us).tolist()
-        return np.stack([scaled(frame, length_us, window_us, most) for frame, length_us in zip(clip, lengths_us, strict=True)])
+        return np.stack([held(frame, length_us, window_us, most) for frame, length_us in zip(clip, lengths_us, strict=True)])
 
 
 @dataclass(frozen=True, eq=False)
