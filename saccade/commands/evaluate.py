@@ -70,7 +70,7 @@ def evaluate(
         rates: Frames per second of event time at which the detector runs, 1 to 1000, as `20 200` or `20,200`. This alone sets the rate.
         window: Window of a frame. Sliding: as long as in training; disjoint: as long as the step; shrunk: so, but once per training window.
         stepping: Which earlier state each frame continues from. Direct: the previous frame; interleaved: one training window ago.
-        counts: Event counts of windows shorter than in training. Held: as if what they hold had gone on for so long. Plain: as counted, the paper's.
+        counts: Event counts of windows shorter than in training. Held: as if what they hold had gone on for so long. Plain: the paper's.
         min_rate: Lowest rate of an adaptive one: a step per (pixels / 10) events, between this rate and those of --rates; 0 = constant.
         jitter: Irregular frames: each step is randomly longer or shorter by up to this fraction, 0 to below 1.
         drop: Lost frames: this share of them is left out at random; the memory gets the true time step.

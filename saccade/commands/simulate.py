@@ -13,7 +13,7 @@ from saccade.events.write import check_target, write_events
 from saccade.machine import check_extra
 from saccade.simulate.cutouts import PhotosConfig, photo_set
 from saccade.simulate.dataset import DatasetConfig, write_dataset
-from saccade.simulate.photo_scene import STANDS
+from saccade.simulate.photo_scene import DRIVES, STANDS
 from saccade.simulate.sensor import SensorConfig
 from saccade.simulate.video import VideoSource
 from saccade.types import InputError
@@ -37,6 +37,7 @@ def simulate(
     images: tuple[Path, ...] = (),
     cutouts: int = 2000,
     standing: float = STANDS,
+    driving: float = DRIVES,
     split: Literal["train", "val", "test"] | None = None,
     recordings: int = 400,
     seconds: float | None = None,
@@ -62,6 +63,7 @@ def simulate(
         images: Folders or zips that hold the photographs; those beside the labels if not given.
         cutouts: Number of objects and distractors to cut out of the photographs; kept in DIR/cutouts.npz.
         standing: Of photographs: share of the recordings whose camera doesn't move.
+        driving: Of photographs: share of the moving cameras that move as in a car, through streets and behind cars.
         split: Put all recordings into this split instead of 80, 10 and 10 %.
         recordings: Number of recordings of the data set.
         seconds: Length of each recording, 8 if not given (4 with photographs); of a video, how much to read, all if not given.
@@ -81,7 +83,7 @@ def simulate(
         check_place(on)
         config = DatasetConfig(
             recordings=recordings, seconds=seconds or (8.0 if photos is None else 4.0), width=width or 160, height=height or 128, seed=seed,
-            sensor=sensor, photos=_photos(photos, images, cutouts), split=split, standing=standing,
+            sensor=sensor, photos=_photos(photos, images, cutouts), split=split, standing=standing, driving=driving,
         )  # fmt: skip
         _dataset(source, config, processes or None, on)
     elif photos is not None:

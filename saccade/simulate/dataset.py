@@ -50,6 +50,7 @@ class RecordingConfig:
     photos: PhotosConfig | None = None  # None: a drawn street
     split: str | None = None  # photographs of this split only, None = of all
     standing: float = photo_scene.STANDS  # of photographs: probability that the camera doesn't move
+    driving: float = photo_scene.DRIVES  # probability that one which moves does so as in a car
 
     @property
     def generator(self) -> int | str:
@@ -66,7 +67,8 @@ class RecordingConfig:
             raise InputError(f"{self.photos.labels}: is not the label file that the recording was made from; simulate anew")
         cutouts = _cutouts(folder / CUTOUTS, self.photos)
         size = (self.width, self.height, self.seconds)
-        return photo_scene.make_photo_scene(self.seed, photos, cutouts, *size, split=self.split, standing=self.standing)
+        shares = {"standing": self.standing, "driving": self.driving}
+        return photo_scene.make_photo_scene(self.seed, photos, cutouts, *size, split=self.split, **shares)
 
 
 @lru_cache(maxsize=2)
@@ -150,10 +152,12 @@ class DatasetConfig:
     photos: PhotosConfig | None = None  # None: drawn streets. With photographs and the sensor as built every recording has its own sensor
     split: str | None = None  # all recordings go into this one, None = 80, 10 and 10 % of them and of the photographs
     standing: float = photo_scene.STANDS  # of photographs: share of the recordings whose camera doesn't move
+    driving: float = photo_scene.DRIVES  # share of the moving cameras that move as in a car
 
     def __post_init__(self) -> None:
-        if not 0 <= self.standing <= 1:
-            raise InputError(f"data set: standing={self.standing} must be from 0 to 1")
+        for name in ("standing", "driving"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"data set: {name}={getattr(self, name)} must be from 0 to 1")
         if not 1 <= self.recordings <= SPLITS["val"] or self.seed < 0:
             raise InputError(f"data set: recordings={self.recordings} must be within 1 and {SPLITS['val']:,}, seed={self.seed} 0 or more")
         if self.split is not None and self.split not in SPLITS:
@@ -171,7 +175,8 @@ class DatasetConfig:
         sensor = photo_scene.draw_sensor(seed) if self.photos is not None and self.sensor == SensorConfig() else self.sensor
         shared = None if self.photos is None or self.split is not None else split
         size: dict[str, Any] = {"width": self.width, "height": self.height, "seconds": self.seconds}
-        return RecordingConfig(seed=seed, **size, sensor=sensor, photos=self.photos, split=shared, standing=self.standing)
+        shares = {"standing": self.standing, "driving": self.driving}
+        return RecordingConfig(seed=seed, **size, sensor=sensor, photos=self.photos, split=shared, **shares)
 
 
 def write_dataset(

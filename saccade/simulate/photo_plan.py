@@ -25,7 +25,8 @@ SIZES = {
     TWO_WHEELER: (11.0, 105.0),
     DISTRACTOR: (8.0, 90.0),
 }  # px at a width of 160, the longer side
-DRIVES = 0.35  # share of the moving cameras that move as in a car: straight on, seldom to the side
+BOUNCES = 0.9  # share of the time that a camera which drives goes up and down: of a car ahead only the lines that lie show then
+AHEAD = (0.75, 1.7)  # width / height of cars that are seen from behind or from the front
 ROADS = 0.6  # share of the standing cameras that watch a road
 OBLIQUE = 0.5  # share of the roads that lie slanting in the image: what comes down them grows
 ROAD_SIZES_M = {CAR: 3.8, PEDESTRIAN: 1.75, TWO_WHEELER: 1.9, DISTRACTOR: 2.5}  # the longer side, of cars from anywhere
@@ -59,8 +60,9 @@ class Setting:
     height: int
     duration_us: int
     moves: bool  # the camera
-    drives: bool  # it does so as in a car
+    drives: bool  # it does so as in a car: straight on, seldom to the side
     road: Road | None
+    vanish: np.ndarray  # the point that a camera drives to
 
     @property
     def unit(self) -> float:
@@ -70,7 +72,7 @@ class Setting:
 def plan_photo_camera(rng: np.random.Generator, setting: Setting, origin: np.ndarray, room: np.ndarray) -> PhotoCamera:
     """Legs of panning, tilting, rolling and driving at speeds over two orders of magnitude, rests between, and shakes."""
     width, height, unit = setting.width, setting.height, setting.unit
-    vanish = np.array([rng.uniform(0.3, 0.7) * width, rng.uniform(0.3, 0.6) * height])
+    vanish = setting.vanish
     depth = rng.random() < (0.8 if setting.drives else 0.5)  # the ground is nearer than the rest
     far, near = 1.0, float(rng.uniform(1.0, 2.0) / (height - vanish[1])) if depth else 0.0
     place = (width / 2, height / 2, float(vanish[0]), float(vanish[1]), far, near)
@@ -86,13 +88,18 @@ def plan_photo_camera(rng: np.random.Generator, setting: Setting, origin: np.nda
     here, time_us = np.zeros(4), 0.0
     while time_us < setting.duration_us:
         length_us = float(np.rint(log_uniform(rng, 0.15e6, 2.5e6)))
-        if shaky and rng.random() < 0.7:
+        if setting.drives and rng.random() < BOUNCES:
+            shakes.append(_bounce(rng, unit, time_us, time_us + length_us))
+        elif shaky and rng.random() < 0.7:
             shakes.append(shake(rng, unit, time_us, time_us + length_us))
         now = habits & (rng.random(4) < 0.8)
         if now.any():
             ramp_us = float(np.rint(rng.uniform(0.05, 0.3) * length_us))
             cruise_s = (length_us - ramp_us) * 1e-6
-            slowest, fastest = np.array([4, 2, 0.01, 0.02]), np.array([400, 150, 0.5, 0.8])  # px/s, px/s, rad/s, 1/s
+            slowest, fastest = (
+                np.array([4, 2, 0.01, 0.08 if setting.drives else 0.02]),
+                np.array([400, 150, 0.5, 0.8]),
+            )  # px, px, rad, 1 / s
             pace = slowest * (fastest / slowest) ** rng.random(4) * (unit, unit, 1, 1)
             wish = here + pace * cruise_s * np.where(rng.random(4) < np.clip((high - here) / (high - low), 0.05, 0.95), 1, -1)
             velocity = np.where(now, (np.clip(wish, low, high) - here) / cruise_s, 0.0)
@@ -109,10 +116,17 @@ def plan_photo_camera(rng: np.random.Generator, setting: Setting, origin: np.nda
     return PhotoCamera(times, velocity, distance_at_knots(times, velocity), np.array(shakes).reshape(-1, 8), *place)
 
 
-def draw_setting(rng: np.random.Generator, width: int, height: int, duration_us: int, moves: bool) -> Setting:
-    drives = moves and rng.random() < DRIVES
+def _bounce(rng: np.random.Generator, unit: float, start_us: float, end_us: float) -> tuple[float, ...]:
+    """A shake of a car on its springs: up and down, hardly to the side."""
+    amplitude, frequency = log_uniform(rng, 0.25, 2.0) * unit, rng.uniform(1.0, 10.0, 2)
+    amplitudes = np.array([rng.uniform(0.0, 0.3), 1.0]) * amplitude * np.minimum(1, 4 / frequency)
+    return (start_us, end_us, *amplitudes, *(2 * np.pi * frequency), *rng.uniform(0, 2 * np.pi, 2))
+
+
+def draw_setting(rng: np.random.Generator, width: int, height: int, duration_us: int, moves: bool, drives: bool) -> Setting:
     road = None if moves or rng.random() >= ROADS else _road(rng, width, height)
-    return Setting(width, height, duration_us, moves, drives, road)
+    vanish = np.array([rng.uniform(0.3, 0.7) * width, rng.uniform(0.3, 0.6) * height])
+    return Setting(width, height, duration_us, moves, drives, road, vanish)
 
 
 def plan_movers(rng: np.random.Generator, cutouts: Cutouts, split: str | None, setting: Setting, look: Exposure, finer: int) -> Movers:
@@ -172,10 +186,16 @@ def _mover(
     choice = cutouts.of(split, class_id)
     if not len(choice):
         return None
+    follows = setting.moves and start_us == 0 and rng.random() < (TRAFFIC_FOLLOWS if setting.drives else FOLLOWS)
+    ahead = setting.drives and follows and class_id == CAR
     intensity, mask = cutouts.get(int(rng.choice(choice)))
+    for _ in range(10 if ahead else 0):
+        if AHEAD[0] <= mask.shape[1] / mask.shape[0] <= AHEAD[1]:
+            break
+        intensity, mask = cutouts.get(int(rng.choice(choice)))
     if rng.random() < 0.5:
         intensity, mask = intensity[:, ::-1], mask[:, ::-1]
-    if rng.random() < TURNED:
+    if not ahead and rng.random() < TURNED:
         intensity, mask = turn(rng, intensity, mask, 0.4 if class_id == PEDESTRIAN else 1.0)
     unit, road = setting.unit, setting.road
     source = max(mask.shape)
@@ -185,7 +205,6 @@ def _mover(
     wide, tall = mask.shape[1] * scale, mask.shape[0] * scale
     texel_px = min(1.0 / finer, 1.0)  # texels as fine as the sensor's pixels, at the middle size
     resize = min(scale / texel_px, 1.6)
-    follows = setting.moves and start_us == 0 and rng.random() < (TRAFFIC_FOLLOWS if setting.drives else FOLLOWS)
     if class_id == DISTRACTOR and not follows and rng.random() < 0.2:  # something in the foreground that others pass behind
         path = _standing(rng, setting, tall)
     elif follows or (start_us == 0 and rng.random() < 0.28):
@@ -197,9 +216,9 @@ def _mover(
     stride_px = rng.uniform(0.7, 1.1) * tall if walks else rng.uniform(2, 6) * wide
     return {
         "class_id": class_id, "texture": texture_of(rng, intensity, mask, resize, look.blur / texel_px, look), "scale": scale / resize,
-        "start_us": start_us, "vanish_y": 0.35 * setting.height, "follows": float(follows), **path,
+        "start_us": start_us, "vanish_y": setting.vanish[1] if setting.drives else 0.35 * setting.height, "follows": float(follows), **path,
         "distance": distance_at_knots(path["knot_us"], path["speed"]),
-        "vanish_x": path["x"] if rng.random() < 0.3 else setting.width / 2,
+        "vanish_x": path["x"] if rng.random() < 0.3 else setting.vanish[0] if setting.drives else setting.width / 2,
         "phase": rng.uniform(0, 2 * np.pi), "stride": 2 * np.pi / stride_px,
         "swing": rng.uniform(0.08, 0.22) if walks else 0.0, "lean": rng.uniform(0, 0.06) if walks else 0.0,
         "bob": rng.uniform(0.005, 0.03) if walks else rng.uniform(0, 0.008) if rides else 0.0,
@@ -213,8 +232,8 @@ def _feet(rng: np.random.Generator, setting: Setting, tall: float, from_middle: 
     height = setting.height
     if setting.road is not None:
         return setting.road.row(rng, from_middle)
-    if setting.drives:
-        return rng.uniform(0.45, 0.85) * height + 0.2 * tall
+    if setting.drives:  # seen from the height of a car's roof, all feet are about as far below the horizon as they are tall
+        return float(setting.vanish[1] + rng.uniform(0.5, 1.1) * tall)
     return rng.uniform(0.25 * height + 0.5 * tall, max(1.1 * height, 0.3 * height + 0.6 * tall))
 
 
@@ -234,6 +253,8 @@ def _approaching(rng: np.random.Generator, setting: Setting, tall: float, start_
     """Grows or shrinks in its place; what FOLLOWS the camera does so slowly."""
     ratio = log_uniform(rng, 1.1, 1.8) if follows else log_uniform(rng, 1.3, 3.5)  # of sizes
     x = rng.uniform(0.1, 0.9) * setting.width
+    if setting.drives and follows and rng.random() < 0.7:  # on the same lane
+        x = float(setting.vanish[0] + rng.normal(0, 0.1) * setting.width)
     growth = 1.0 / max(tall, 8.0)  # a distance of the height grows it by e
     reach = np.log(ratio) / growth / 2
     along_x = rng.uniform(-0.5, 0.5) if rng.random() < 0.5 else 0.0

@@ -12,14 +12,17 @@ from saccade.simulate.cutouts import Cutouts, import_cv2, to_linear
 from saccade.simulate.photo_motion import Fixtures, Movers, PhotoCamera
 from saccade.simulate.photo_plan import draw_setting, plan_movers, plan_photo_camera
 from saccade.simulate.photo_texture import Exposure, log_uniform
-from saccade.simulate.photos import Photo, PhotoObject, PhotoSet
+from saccade.simulate.photos import CAR, Photo, PhotoObject, PhotoSet
 from saccade.simulate.sensor import SensorConfig
 from saccade.simulate.shapes import CLASSES
 from saccade.simulate.simulation import IntensityImage, TimedImage, Truth, as_truth, check_scene, check_times
 from saccade.types import InputError, Times
 
-GENERATOR = 6  # raised whenever the same seed gives another scene
+GENERATOR = 7  # raised whenever the same seed gives another scene
 STANDS = 0.55  # share of scenes whose camera doesn't move, unless stated
+DRIVES = 0.35  # share of the moving cameras that drive, unless stated
+ON_STREETS = 0.8  # share of the cameras that drive which do so through photographs of streets
+DRIVEN_SCALE = 1.25  # so little larger than the image are photographs to drive through: a whole street, sharp
 EMPTY = 0.2  # share of the photographs without objects under a moving camera
 DULL = 0.25  # share of the sensors with high thresholds: hardly more than outlines
 FINER = {1: 0.76, 2: 0.21, 3: 0.03}  # sensor pixels per canvas pixel (a large sensor scaled down) -> probability
@@ -111,13 +114,17 @@ def draw_sensor(seed: int) -> SensorConfig:
 
 def make_photo_scene(
     seed: int, photos: PhotoSet, cutouts: Cutouts, width: int = 160, height: int = 128, seconds: float = 4.0, *,
-    split: str | None = None, standing: float = STANDS,
+    split: str | None = None, standing: float = STANDS, driving: float = DRIVES,
 ) -> PhotoScene:  # fmt: skip
-    """A photograph of the split (of all, if None) with cut-outs of the same split. STANDING: probability that the camera doesn't move."""
+    """A photograph of the split (of all, if None) with cut-outs of the same split.
+
+    STANDING: probability that the camera doesn't move. DRIVING: probability that one which moves does so as in a car.
+    """
     check_scene(seed, width, height, seconds)
     rng = np.random.default_rng([0xF070, GENERATOR, seed])
     moves = bool(rng.random() >= standing)
-    photo, image, unreadable = _choose(rng, photos, split, moves)
+    drives = moves and bool(rng.random() < driving)
+    photo, image, unreadable = _choose(rng, _suiting(rng, photos, split, moves, drives), photos)
     duration_us, finer = round(seconds * 1e6), int(rng.choice(list(FINER), p=list(FINER.values())))
     look = Exposure(
         light=log_uniform(rng, 0.08, 1.0),
@@ -126,9 +133,8 @@ def make_photo_scene(
         blur=log_uniform(rng, 0.3, 1.3) / finer**0.5,
     )
     cover = max(width / photo.width, height / photo.height)
-    scale = cover * float(
-        np.exp(rng.uniform(0, np.log(2.2)) if moves else rng.uniform(0, np.log(1.5)))
-    )  # px of the canvas per px of the photograph
+    largest = DRIVEN_SCALE if drives else 2.2 if moves else 1.5
+    scale = cover * log_uniform(rng, 1.0, largest)  # px of the canvas per px of the photograph
     density = min(float(finer), 1.5 / scale)  # texels per px: no more than the photograph has
     background = _background(image, scale * density, density, look)
     extent = np.array([background.shape[1], background.shape[0]]) / density
@@ -137,7 +143,7 @@ def make_photo_scene(
     origin = _look_at(rng, photo, scale, mirrored, room, (width, height))
     if mirrored:
         background = np.ascontiguousarray(background[:, ::-1])
-    setting = draw_setting(rng, width, height, duration_us, moves)
+    setting = draw_setting(rng, width, height, duration_us, moves, drives)
     camera = plan_photo_camera(rng, setting, origin, room)
     outlines = [_outline(item, scale, origin, photo.width if mirrored else None) for item in photo.objects] if moves else []
     fixtures = Fixtures(
@@ -175,16 +181,30 @@ def _look_at(rng: np.random.Generator, photo: Photo, scale: float, mirrored: boo
     return -np.clip(centre - rng.uniform(0.2, 0.8, 2) * size, 0, room)
 
 
-def _choose(rng: np.random.Generator, photos: PhotoSet, split: str | None, moves: bool) -> tuple[Photo, np.ndarray, dict[str, str]]:
-    """A photograph that can be read, and the errors of those tried before it. Under a moving camera one without crowds and seldom one
-    without objects."""
+@lru_cache(maxsize=16)
+def _streets(photos: PhotoSet, split: str | None) -> list[int]:
+    """Photographs with two vehicles or more, and nothing that fills half of the height: mostly streets."""
+    shown = (photos.photos[i] for i in _without_crowds(photos, split, False))
+    suit = {one.name for one in shown if sum(item.class_id == CAR for item in one.objects) >= 2
+            and max(item.box[3] - item.box[1] for item in one.objects) < 0.5 * one.height}  # fmt: skip
+    return [i for i in _without_crowds(photos, split, False) if photos.photos[i].name in suit]
+
+
+def _suiting(rng: np.random.Generator, photos: PhotoSet, split: str | None, moves: bool, drives: bool) -> list[int]:
+    """Photographs for this camera: to drive through, mostly streets; to move over, without crowds and seldom without objects."""
     of_split = list(range(len(photos.photos))) if split is None else photos.by_split[split]
     if not of_split:
         raise InputError(
             f"{photos.labels_path}: too few photographs for a part of their own for {split}; `--split train` puts all into one"
         )
     empty = rng.random() < EMPTY
-    suiting = (_without_crowds(photos, split, empty) if moves else of_split) or of_split
+    if drives and rng.random() < ON_STREETS and _streets(photos, split):
+        return _streets(photos, split)
+    return (_without_crowds(photos, split, empty) if moves else of_split) or of_split
+
+
+def _choose(rng: np.random.Generator, suiting: list[int], photos: PhotoSet) -> tuple[Photo, np.ndarray, dict[str, str]]:
+    """A photograph that can be read, and the errors of those tried before it."""
     unreadable: dict[str, str] = {}
     for i in rng.permutation(len(suiting))[:20]:
         photo = photos.photos[suiting[i]]

@@ -271,7 +271,7 @@ def test_on_a_road_sizes_belong_together_and_objects_pass_one_another() -> None:
 def test_along_a_slanting_road_objects_start_on_its_lines_and_grow_downwards() -> None:
     rng, found = np.random.default_rng(5), 0
     for _ in range(200):
-        setting = draw_setting(rng, 256, 192, 1_000_000, moves=False)
+        setting = draw_setting(rng, 256, 192, 1_000_000, moves=False, drives=False)
         if setting.road is None or not setting.road.slant:
             continue
         for _ in range(5):
@@ -284,19 +284,42 @@ def test_along_a_slanting_road_objects_start_on_its_lines_and_grow_downwards() -
     assert found > 100
 
 
-def test_a_camera_that_drives_goes_straight_on_behind_cars() -> None:
-    rng, turns, ahead, drives = np.random.default_rng(6), 0, 0, 0
-    for _ in range(300):
-        setting = draw_setting(rng, 256, 192, 1_000_000, moves=True)
+def test_a_camera_that_drives_goes_straight_on_and_up_and_down() -> None:
+    rng, turns, ahead, bounces = np.random.default_rng(6), 0, 0, 0
+    for _ in range(200):
+        setting = draw_setting(rng, 256, 192, 1_000_000, moves=True, drives=True)
         camera = plan_photo_camera(rng, setting, np.zeros(2), np.array([100.0, 100.0]))
         moved = np.abs(camera.velocity).max(axis=0) > 0
-        if setting.drives:
-            drives += 1
-            ahead += int(moved[3])
-            turns += int(moved[0])
-    assert 0.28 < drives / 300 < 0.42
-    assert ahead > 0.75 * drives  # the others stand at a light
-    assert turns < 0.3 * drives
+        ahead += int(moved[3])
+        turns += int(moved[0])
+        bounces += bool((camera.shakes[:, 2] < camera.shakes[:, 3]).any())  # amplitudes to the side, and up and down
+    assert ahead > 150  # the others stand at a light
+    assert turns < 60
+    assert bounces > 170
+
+
+def test_cars_ahead_stand_on_the_road(photos: PhotoSet, cutouts: Cutouts) -> None:
+    """Their feet are as far below the horizon as cars are tall, and most are before the point that the camera drives to."""
+    found = []
+    for seed in range(40):
+        scene = make_photo_scene(seed, photos, cutouts, 256, 192, 0.5, standing=0.0, driving=1.0)
+        movers = scene.movers
+        for k in np.flatnonzero((movers.class_id == CAR) & (movers.follows > 0)):
+            below = (movers.y[k] - scene.camera.vanish_y) / (movers.rows[k] * movers.scale[k])
+            found.append((below, abs(movers.x[k] - scene.camera.vanish_x) / 256))
+    below, aside = np.array(found).T
+    assert len(found) > 20
+    assert ((below > 0.3) & (below < 1.3)).all()
+    assert np.median(aside) < 0.2
+
+
+def test_more_drive_when_asked_to(photos: PhotoSet, cutouts: Cutouts) -> None:
+    for driving in (0.0, 1.0):
+        scenes = [make_photo_scene(seed, photos, cutouts, 96, 80, 1.0, standing=0.0, driving=driving) for seed in range(20)]
+        drive = sum(bool((scene.camera.velocity[:, 3] != 0).any() and not (scene.camera.velocity[:, 2] != 0).any()) for scene in scenes)
+        assert drive > 12 if driving else drive < 12
+    with pytest.raises(InputError, match=r"driving=2"):
+        DatasetConfig(driving=2.0)
 
 
 def test_a_data_set_of_photographs_has_the_same_bytes_however_it_is_made(labels: Path, tmp_path: Path) -> None:

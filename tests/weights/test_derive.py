@@ -88,7 +88,7 @@ def test_what_cannot_be_widened_is_refused() -> None:
 def test_the_command_derives(tmp_path: Path) -> None:
     path, out = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
     save_detector(_trained(2), path)
-    with pytest.raises(InputError, match="--widen.*--out"):
+    with pytest.raises(InputError, match=r"--widen.*--out"):
         cli.weights(path, widen=True)
     cli.weights(path, widen=True, memory="none", out=out)
     config = load_detector(out).config
