@@ -8,7 +8,7 @@ from typing import Literal, cast, get_args
 from saccade.files import from_plain
 from saccade.types import InputError, check_class_names
 
-MemoryName = Literal["s5", "s4d", "s4", "gs5", "lstm", "none"]
+MemoryName = Literal["s5", "s4d", "s4", "gs5", "lstm", "convlstm", "none"]
 Mixing = Literal["attention", "convnext", "ssm2d"]
 
 GEN1_CLASSES = ("car", "pedestrian")
@@ -239,7 +239,7 @@ def with_memory(config: DetectorConfig, name: str, memory: MemoryName) -> Detect
 
     An LSTM gets the published noise floor: its gates see what it remembers, so it needs none, and learns less with a higher one.
     """
-    floor = config.backbone.noise_floor if memory != "lstm" else BackboneConfig.noise_floor
+    floor = config.backbone.noise_floor if memory not in ("lstm", "convlstm") else BackboneConfig.noise_floor
     return replace(config, name=name, backbone=replace(config.backbone, memories=(memory,) * 4, noise_floor=floor))
 
 

@@ -19,7 +19,7 @@ def config(**backbone: Any) -> DetectorConfig:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ("memories=('s5', 's6', 's5', 's5')", "memories: unknown 's6'; expected s5, s4d, s4, gs5, lstm, none"),
+        ("memories=('s5', 's6', 's5', 's5')", "memories: unknown 's6'; expected s5, s4d, s4, gs5, lstm, convlstm, none"),
         ("mixing='conv'", "mixing='conv': expected attention, convnext, ssm2d"),
         ("memories=('s5',) * 3", "four entries"),
         ("reset=(True,) * 5", "four entries"),
