@@ -250,8 +250,8 @@ class GroupAttention(nn.Module):
         self, x: Float[Tensor, "windows tokens groups width"], bias: Tensor | None = None
     ) -> Float[Tensor, "windows tokens groups width"]:
         heads = self.qkv(x).unflatten(-1, (-1, 3 * self.head_dim)).movedim(self.axis, 3)
-        query, key, value = heads.chunk(3, -1)
-        attended = _attention(query, key, value, None if bias is None else bias.to(heads.dtype))
+        query, key, value = heads.flatten(0, 1).chunk(3, -1)  # ONNX's attention has four axes
+        attended = _attention(query, key, value, None if bias is None else bias.to(heads.dtype)).unflatten(0, heads.shape[:2])
         return linear(attended.movedim(3, self.axis).flatten(3), *self.scale.folded(self.project))
 
 
