@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from typing import Literal, cast, get_args
 
 from saccade.files import from_plain
 from saccade.types import InputError, check_class_names
 
-MemoryName = Literal["s5", "s4d", "s4", "gs5", "lstm", "none"]
-Mixing = Literal["attention", "convnext", "ssm2d"]
+MemoryName = Literal["s5", "s4d", "s4", "gs5", "lstm", "convlstm", "none"]
+Mixing = Literal["attention", "convnext", "ssm2d", "squeeze", "grouped"]
 
 GEN1_CLASSES = ("car", "pedestrian")
 MOST_CLASSES = 4096  # of a detector; the largest list of objects that people label has about 1,200
@@ -50,6 +51,7 @@ class BackboneConfig:
     head_dim: int = 32  # channels of one attention head
     split: int = 1  # attention windows per 32 x 32 pixels and axis: 1 for Gen1, 2 for 1 Mpx
     mixing: Mixing = "attention"
+    groups: tuple[int, int, int, int] = (4, 4, 2, 1)  # grouped: of channels; in the first stage 2 polarities x equal parts of the bins
     layer_scale: float = 1e-5  # initial weight of each mixing block; the published 1e-5 takes long trainings to grow
     noise_floor: float = 1e-5  # eps of the first LayerNorm; the published 1e-5 scales a single noise event up to edge strength
     memories: tuple[MemoryName, MemoryName, MemoryName, MemoryName] = ("s5", "s5", "s5", "s5")
@@ -57,7 +59,7 @@ class BackboneConfig:
     memory: MemoryConfig = field(default_factory=MemoryConfig)
 
     def __post_init__(self) -> None:
-        for name in ("dims", "memories", "reset"):
+        for name in ("dims", "groups", "memories", "reset"):
             if len(getattr(self, name)) != 4:
                 raise InputError(f"backbone.{name}={getattr(self, name)}: expected four entries, one for each stage")
         unknown = [name for name in self.memories if name not in get_args(MemoryName)]
@@ -69,6 +71,8 @@ class BackboneConfig:
             raise InputError(f"backbone.head_dim={self.head_dim} must be positive")
         if self.mixing == "attention" and any(dim % self.head_dim for dim in self.dims):
             raise InputError(f"backbone.dims={self.dims} must be multiples of head_dim={self.head_dim}")
+        if self.mixing == "grouped":
+            self._check_groups()
         if min(self.dims) < 1 or any(dim % 2 for dim in self.dims):
             raise InputError(f"backbone.dims={self.dims} must be even and positive")
         if "s5" in self.memories and any(dim % (2 * self.memory.blocks) for dim in self.dims):
@@ -78,6 +82,18 @@ class BackboneConfig:
         for name in ("split", "channels", "layer_scale", "noise_floor"):
             if not getattr(self, name) > 0:
                 raise InputError(f"backbone.{name}={getattr(self, name)} must be positive")
+
+    def _check_groups(self) -> None:
+        if min(self.groups) < 1 or any(before % after for before, after in pairwise(self.groups)):
+            raise InputError(f"backbone.groups={self.groups}: expected positive numbers, each a multiple of the next stage's")
+        if self.channels % self.groups[0] or (self.groups[0] > 1 and self.groups[0] % 2):
+            raise InputError(f"backbone.groups={self.groups}: the first must be 2 x a divisor of the {self.channels // 2} bins, or 1")
+        for dim, groups in zip(self.dims, self.groups, strict=True):
+            if dim % groups or (dim // groups) % min(self.head_dim, dim // groups):
+                raise InputError(
+                    f"backbone.dims={self.dims} must divide into groups={self.groups}, and each group into heads of "
+                    f"head_dim={self.head_dim} channels, unless it is narrower"
+                )
 
     @property
     def multiple(self) -> int:
@@ -230,6 +246,26 @@ def rvt_nano() -> DetectorConfig:
     return with_memory(s5_vit_nano(), "rvt-nano", "lstm")
 
 
+def red_nano() -> DetectorConfig:
+    """After RED (Perot et al. 2020): squeeze-and-excitation convolutions, ConvLSTMs at strides 8, 16 and 32, which boxes are found from.
+
+    As in RED, the stage before has no memory, and all after it are of one width (there 256). Ours are the input (stacked histograms), four
+    stages instead of a feed-forward part and five levels, and YOLOX's neck and head instead of SSD's: what is compared is the backbone.
+    """
+    config = _sized("red-nano", (32, 56, 56, 56), head_dim=8, head_width=48)
+    return replace(config, backbone=replace(config.backbone, mixing="squeeze", memories=("none", "convlstm", "convlstm", "convlstm")))
+
+
+def get_nano() -> DetectorConfig:
+    """After GET (Peng et al. 2023): attention within and between groups of channels, which have a polarity and a half of the window each.
+
+    The groups are 2 polarities x 2 halves at strides 4 and 8, the polarities at 16, and one at 32; channels, neck and head are those of the
+    other nano presets. GET has 12 or 24 groups, of events that it bins by itself. For detection it has a recurrent memory (paper table 1)
+    whose code isn't published: here it is RVT's LSTM.
+    """
+    return _with_mixing(rvt_nano(), "get-nano", "grouped")
+
+
 def _sized(name: str, dims: tuple[int, int, int, int], head_dim: int, head_width: int) -> DetectorConfig:
     return DetectorConfig(name=name, backbone=BackboneConfig(dims=dims, head_dim=head_dim), bottlenecks=1, head_width=head_width)
 
@@ -239,7 +275,7 @@ def with_memory(config: DetectorConfig, name: str, memory: MemoryName) -> Detect
 
     An LSTM gets the published noise floor: its gates see what it remembers, so it needs none, and learns less with a higher one.
     """
-    floor = config.backbone.noise_floor if memory != "lstm" else BackboneConfig.noise_floor
+    floor = config.backbone.noise_floor if memory not in ("lstm", "convlstm") else BackboneConfig.noise_floor
     return replace(config, name=name, backbone=replace(config.backbone, memories=(memory,) * 4, noise_floor=floor))
 
 
@@ -251,6 +287,6 @@ presets: dict[str, Callable[[], DetectorConfig]] = {
     function.__name__.replace("_", "-"): function
     for function in (
         s5_vit_b, s5_vit_s, s5_vit_t, s4d_vit_b, s4d_vit_s, s4_vit_b, rvt_b, rvt_s, rvt_t, s5_convnext_b, s5_ssm2d_b,
-        s5_vit_nano, s4d_vit_nano, s4_vit_nano, gs5_vit_nano, gs5_vit_small, rvt_nano,
+        s5_vit_nano, s4d_vit_nano, s4_vit_nano, gs5_vit_nano, gs5_vit_small, rvt_nano, red_nano, get_nano,
     )
 }  # fmt: skip

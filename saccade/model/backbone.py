@@ -58,9 +58,10 @@ class Stage(nn.Module):
         super().__init__()
         self.dim, self.reset = config.dims[index], config.reset[index]
         size, stride = (7, 4) if index == 0 else (3, 2)
-        self.downsample = nn.Conv2d(dim_in, self.dim, size, stride, padding=size // 2, bias=False)
+        groups = config.groups[index] if config.mixing == "grouped" else 1
+        self.downsample = nn.Conv2d(dim_in, self.dim, size, stride, padding=size // 2, groups=groups, bias=False)
         self.norm = nn.LayerNorm(self.dim, eps=config.noise_floor if index == 0 else PUBLISHED_EPS)
-        self.mixing = MIXINGS[config.mixing](self.dim, config.head_dim, config.layer_scale)
+        self.mixing = MIXINGS[config.mixing](config, index)
         self.memory = _memory(config.memories[index], self.dim, config.memory)
         if self.norm.eps > PUBLISHED_EPS:  # pixels without events become this bias; at zero, the next norm would amplify their noise
             nn.init.normal_(self.norm.bias, std=0.5)

@@ -1,4 +1,4 @@
-"""Spatial mixing within a frame, one per stage: attention over windows and a grid, ConvNeXt blocks, or S5 scans along rows and columns."""
+"""Spatial mixing within a frame, one per stage: attention, plain (RVT) or in groups (GET), convolutions (ConvNeXt, RED), or S5 scans."""
 
 from collections.abc import Callable
 
@@ -7,13 +7,14 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.config import Mixing
+from saccade.config import BackboneConfig, Mixing
 from saccade.model.linear import Linear, linear
 from saccade.model.recomputed import gelu_linear, norm_linear
 from saccade.model.temporal.s5 import S5
 
 FeatureMap = Float[Tensor, "frames height width channels"]
 Partition = tuple[int, int]  # rows and columns of tokens that attend to each other
+Tokens = Float[Tensor, "groups tokens channels"]
 
 FEW_TOKENS = 32
 FEW_HALF_TOKENS = 128  # in half precision, whose fused backward takes twice the time of plain products
@@ -31,16 +32,20 @@ class WindowAndGrid(nn.Module):
         self.grid = AttentionBlock(dim, head_dim, layer_scale, norm_first=True)
 
     def forward(self, x: FeatureMap, partition: Partition) -> FeatureMap:
-        frames, height, width, channels = x.shape
-        rows, columns = partition
-        groups = (frames, height // rows, width // columns)
-        windows = x.view(frames, groups[1], rows, groups[2], columns, channels).transpose(2, 3).reshape(-1, rows * columns, channels)
-        windows = self.window(windows).view(*groups, rows, columns, channels)
-        # windows are blocks of p x q neighbours; a grid cell takes p x q pixels spread over the image, every (h/p)th row and (w/q)th column
-        image = windows.transpose(2, 3).reshape(frames, rows, groups[1], columns, groups[2], channels)
-        cells = image.permute(0, 2, 4, 1, 3, 5).reshape(-1, rows * columns, channels)
-        cells = self.grid(cells).view(*groups, rows, columns, channels)
-        return cells.permute(0, 3, 1, 4, 2, 5).reshape(frames, height, width, channels)
+        return _windows_then_grid(x, partition, self.window, self.grid)
+
+
+def _windows_then_grid(x: FeatureMap, partition: Partition, window: nn.Module, grid: nn.Module) -> FeatureMap:
+    frames, height, width, channels = x.shape
+    rows, columns = partition
+    groups = (frames, height // rows, width // columns)
+    windows = x.view(frames, groups[1], rows, groups[2], columns, channels).transpose(2, 3).reshape(-1, rows * columns, channels)
+    windows = window(windows).view(*groups, rows, columns, channels)
+    # windows are blocks of p x q neighbours; a grid cell takes p x q pixels spread over the image, every (h/p)th row and (w/q)th column
+    image = windows.transpose(2, 3).reshape(frames, rows, groups[1], columns, groups[2], channels)
+    cells = image.permute(0, 2, 4, 1, 3, 5).reshape(-1, rows * columns, channels)
+    cells = grid(cells).view(*groups, rows, columns, channels)
+    return cells.permute(0, 3, 1, 4, 2, 5).reshape(frames, height, width, channels)
 
 
 class AttentionBlock(nn.Module):
@@ -55,7 +60,7 @@ class AttentionBlock(nn.Module):
         self.scale = LayerScale(dim, layer_scale)
         self.feed = FeedForward(dim, layer_scale)
 
-    def forward(self, x: Float[Tensor, "groups tokens channels"]) -> Float[Tensor, "groups tokens channels"]:
+    def forward(self, x: Tokens) -> Tokens:
         mixed = norm_linear(x, self.norm, self.qkv.weight, self.qkv.bias) if isinstance(self.norm, nn.LayerNorm) else self.qkv(x)
         heads = mixed.unflatten(-1, (-1, 3 * self.head_dim)).transpose(1, 2)  # of every head [q | k | v], as published
         attended = _attention(*heads.chunk(3, -1))
@@ -63,12 +68,13 @@ class AttentionBlock(nn.Module):
         return self.feed(x)
 
 
-def _attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None) -> Tensor:
     """torch's fused attention is made for long sequences: on a CPU, two plain products take two thirds of its time for few tokens."""
     few = FEW_TOKENS if query.dtype == torch.float32 else FEW_HALF_TOKENS
     if query.shape[-2] > few or query.device.type != "cpu" or torch.compiler.is_compiling() or torch.jit.is_tracing():
-        return F.scaled_dot_product_attention(query, key, value)
-    return torch.softmax(query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2), -1) @ value
+        return F.scaled_dot_product_attention(query, key, value, bias)
+    logits = query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)
+    return torch.softmax(logits if bias is None else logits + bias, -1) @ value
 
 
 class FeedForward(nn.Module):
@@ -123,8 +129,7 @@ class ConvNeXtBlock(nn.Module):
         self.feed = FeedForward(dim, layer_scale)
 
     def forward(self, x: Tensor) -> Tensor:
-        spread = self.depthwise(x.permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)).permute(0, 2, 3, 1)
-        return x + self.feed.change(spread)
+        return x + self.feed.change(_convolve(x, self.depthwise))
 
 
 class RowsAndColumns(nn.Module):
@@ -159,8 +164,101 @@ class ScanBlock(nn.Module):
         return self.feed(x)
 
 
-MIXINGS: dict[Mixing, Callable[[int, int, float], nn.Module]] = {  # of (channels, channels of an attention head, initial layer scale)
-    "attention": WindowAndGrid,
-    "convnext": lambda dim, head_dim, layer_scale: ConvNeXt(dim, layer_scale),
-    "ssm2d": lambda dim, head_dim, layer_scale: RowsAndColumns(dim, layer_scale),
+class SqueezeExcite(nn.Module):
+    """RED's block: two 3x3 convolutions, a gate for each channel by its mean over the image, and a residual (Perot et al. 2020).
+
+    RED's own are the block and its gate (squeeze and excitation, Hu et al. 2018). Ours: norms over the channels of a pixel instead of batch
+    norms, so that a clip doesn't depend on those beside it; a gate of a quarter of the channels; and a block in every stage: RED has three
+    in front, and convolutional memories alone behind them.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(dim, dim, 3, padding=1, bias=False)
+        self.first_norm = nn.LayerNorm(dim)
+        self.second = nn.Conv2d(dim, dim, 3, padding=1, bias=False)
+        self.second_norm = nn.LayerNorm(dim)
+        self.squeeze = nn.Linear(dim, max(dim // 4, 4))
+        self.excite = nn.Linear(max(dim // 4, 4), dim)
+
+    def forward(self, x: FeatureMap, partition: Partition) -> FeatureMap:
+        y = F.relu(self.first_norm(_convolve(x, self.first)))
+        y = self.second_norm(_convolve(y, self.second))
+        return x + y * self.gate(y)[:, None, None]
+
+    def gate(self, y: FeatureMap) -> Float[Tensor, "frames channels"]:
+        return torch.sigmoid(self.excite(F.relu(self.squeeze(y.mean((1, 2))))))
+
+
+def _convolve(x: Tensor, layer: nn.Conv2d) -> Tensor:
+    return layer(x.permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)).permute(0, 2, 3, 1)
+
+
+class GroupedWindowAndGrid(nn.Module):
+    """Channels in groups, each of one polarity and part of the window, that attend apart and then to each other (GET, Peng et al. 2023).
+
+    GET's own are the groups, fewer and wider from stage to stage, and its dual attention. Ours: groups of our histogram's bins instead of
+    its event binning; a grid after the windows, as in all our attention; no position bias; weights that the groups share; the two
+    attentions one after the other, each with a residual, where GET carries two sums; and aggregation by the stage's strided convolution,
+    in which a group reads those that it is made of, where GET's reads one neighbour more and pools.
+    """
+
+    def __init__(self, dim: int, groups: int, head_dim: int, layer_scale: float) -> None:
+        super().__init__()
+        self.window = DualAttentionBlock(dim, groups, head_dim, layer_scale, norm_first=False)
+        self.grid = DualAttentionBlock(dim, groups, head_dim, layer_scale, norm_first=True)
+
+    def forward(self, x: FeatureMap, partition: Partition) -> FeatureMap:
+        return _windows_then_grid(x, partition, self.window, self.grid)
+
+
+class DualAttentionBlock(nn.Module):
+    """x + attention of tokens within each group, x + attention between the groups of each token, x + feed-forward over all channels."""
+
+    def __init__(self, dim: int, groups: int, head_dim: int, layer_scale: float, norm_first: bool) -> None:
+        super().__init__()
+        self.groups = groups
+        self.norm = nn.LayerNorm(dim) if norm_first else nn.Identity()
+        self.within = GroupAttention(dim // groups, head_dim, layer_scale, axis=1)
+        if groups > 1:
+            self.between_norm = nn.LayerNorm(dim)
+            self.between = GroupAttention(dim // groups, head_dim, layer_scale, axis=2)
+            self.bias = nn.Parameter(torch.zeros(groups, groups))  # of a group's attention to another
+        self.feed = FeedForward(dim, layer_scale)
+
+    def forward(self, x: Tokens) -> Tokens:
+        x = x + self.within(self._grouped(self.norm(x))).flatten(2)
+        if self.groups > 1:
+            x = x + self.between(self._grouped(self.between_norm(x)), self.bias).flatten(2)
+        return self.feed(x)
+
+    def _grouped(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.groups, -1))
+
+
+class GroupAttention(nn.Module):
+    """Scaled attention along an axis of (windows, tokens, groups, channels): 1, tokens, or 2, groups. Groups share the weights."""
+
+    def __init__(self, width: int, head_dim: int, layer_scale: float, axis: int) -> None:
+        super().__init__()
+        self.head_dim, self.axis = min(head_dim, width), axis
+        self.qkv = Linear(width, 3 * width)
+        self.project = Linear(width, width)
+        self.scale = LayerScale(width, layer_scale)
+
+    def forward(
+        self, x: Float[Tensor, "windows tokens groups width"], bias: Tensor | None = None
+    ) -> Float[Tensor, "windows tokens groups width"]:
+        heads = self.qkv(x).unflatten(-1, (-1, 3 * self.head_dim)).movedim(self.axis, 3)
+        query, key, value = heads.flatten(0, 1).chunk(3, -1)  # ONNX's attention has four axes
+        attended = _attention(query, key, value, None if bias is None else bias.to(heads.dtype)).unflatten(0, heads.shape[:2])
+        return linear(attended.movedim(3, self.axis).flatten(3), *self.scale.folded(self.project))
+
+
+MIXINGS: dict[Mixing, Callable[[BackboneConfig, int], nn.Module]] = {  # of a backbone's stage
+    "attention": lambda config, stage: WindowAndGrid(config.dims[stage], config.head_dim, config.layer_scale),
+    "convnext": lambda config, stage: ConvNeXt(config.dims[stage], config.layer_scale),
+    "ssm2d": lambda config, stage: RowsAndColumns(config.dims[stage], config.layer_scale),
+    "squeeze": lambda config, stage: SqueezeExcite(config.dims[stage]),
+    "grouped": lambda config, stage: GroupedWindowAndGrid(config.dims[stage], config.groups[stage], config.head_dim, config.layer_scale),
 }

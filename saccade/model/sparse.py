@@ -25,7 +25,7 @@ WORD = 8  # bytes that are looked at together: most are all zero
 
 def convolve_frames(frames: Tensor, layer: nn.Conv2d) -> Tensor:
     """LAYER of frames (n, channels, H, W), counts as bytes or floats, as (n, rows, columns, outputs)."""
-    if _pays(frames, layer.weight):
+    if layer.groups == 1 and _pays(frames, layer.weight):
         return cast(Tensor, _SparseConvolution.apply(frames.contiguous(), layer.weight, layer.stride[0]))
     # channels last, as every later step reads them; counts are moved as bytes and converted to float afterwards
     pixels = frames.contiguous(memory_format=torch.channels_last).to(layer.weight.dtype)

@@ -28,7 +28,7 @@ pytest.importorskip("onnxscript", reason="the extra `export` isn't installed")
 
 HEIGHT, WIDTH = 60, 96  # the height isn't a multiple of 32: padded
 ROOT = Path(__file__).parents[2]
-NANO = ["s5-vit-nano", "s4d-vit-nano", "s4-vit-nano", "gs5-vit-nano", "rvt-nano"]
+NANO = ["s5-vit-nano", "s4d-vit-nano", "s4-vit-nano", "gs5-vit-nano", "rvt-nano", "red-nano", "get-nano"]
 
 
 def rates(steps: int) -> tuple[float, ...]:

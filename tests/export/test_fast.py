@@ -123,6 +123,16 @@ def test_torch_computes_what_has_no_graph_with_one_note(caplog: pytest.LogCaptur
         open_runtime(built, "onnxruntime").initial_state(32, 32)
 
 
+@pytest.mark.parametrize(("name", "why"), [("red-nano", "mixing by SqueezeExcite"), ("get-nano", "mixing by GroupedWindowAndGrid")])
+def test_torch_computes_the_baselines_of_the_paper(name: str, why: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "saccade"):
+        runtime = open_runtime(detector(name), threads=1)
+        runtime.step(np.ones((20, 32, 64), np.uint8), runtime.initial_state(32, 64), 1.0)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"torch computes {name}, which onnxruntime would do faster (no graph for {why})"
+    ]
+
+
 def test_a_graph_that_is_not_known_to_be_equal_is_not_used(caplog: pytest.LogCaptureFixture) -> None:
     built = detector("gs5-vit-nano")
     with torch.no_grad():

@@ -21,6 +21,7 @@ MILLIONS = {
     "s5-vit-b": 18.2, "s5-vit-s": 9.7, "s5-vit-t": 4.32, "s4d-vit-b": 16.5, "s4d-vit-s": 8.8, "s4-vit-b": 16.57,
     "rvt-b": 18.5, "rvt-s": 9.87, "rvt-t": 4.41, "s5-convnext-b": 15.49, "s5-ssm2d-b": 18.19,
     "s5-vit-nano": 1.24, "s4d-vit-nano": 1.15, "s4-vit-nano": 1.16, "gs5-vit-nano": 1.27, "rvt-nano": 1.26,
+    "gs5-vit-small": 4.25, "red-nano": 1.37, "get-nano": 1.21,
 }  # fmt: skip
 NANO = [name for name in presets if name.endswith("nano")]
 OVERFITTED = ("s5-vit-nano", "gs5-vit-nano", "rvt-nano", "s5-vit-t")  # the others take up to minutes each

@@ -23,6 +23,7 @@ OTHERS = [
     ("gs5", {}),
     ("lstm", {}),
     ("lstm", {"depthwise": True}),
+    ("convlstm", {}),
 ]
 CASES = DIAGONAL + OTHERS
 HELD = [case for case in CASES if case[0] == "gs5" or (case[0] in ("s5", "s4d") and case[1].get("discretisation", "zoh") == "zoh")]
@@ -143,16 +144,17 @@ def test_samples_with_other_steps_dont_mix(case, dtype):
         torch.testing.assert_close(alone[:, 0], together[:, b], **TOLERANCE[dtype])
 
 
-@cases([case for case in CASES if case[0] != "lstm"])
+@cases([case for case in CASES if case[0] not in ("lstm", "convlstm")])
 def test_time_matters(case, dtype):
     layer = build(case, dtype)
     x, dt = clip(dtype)
     assert (layer(x, layer.initial_state(x), dt)[0] - layer(x, layer.initial_state(x), 2 * dt)[0]).abs().max() > 1e-4
 
 
+@pytest.mark.parametrize("name", ["lstm", "convlstm"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
-def test_the_lstm_ignores_time(dtype):
-    layer = build(("lstm", {}), dtype)
+def test_lstms_ignore_time(name, dtype):
+    layer = build((name, {}), dtype)
     x, dt = clip(dtype)
     torch.testing.assert_close(layer(x, layer.initial_state(x), dt)[0], layer(x, layer.initial_state(x), 2 * dt)[0], rtol=0, atol=0)
 

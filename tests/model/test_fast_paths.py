@@ -54,7 +54,7 @@ def test_convolution_of_counts_is_torchs(density: float, size: int, stride: int)
     torch.testing.assert_close(gradients(ours, layer.weight)[0], gradients(plain, layer.weight)[0], rtol=1e-4, atol=1e-1)
 
 
-@pytest.mark.parametrize("name", ["s5-vit-nano", "gs5-vit-nano", "rvt-nano"])
+@pytest.mark.parametrize("name", ["s5-vit-nano", "gs5-vit-nano", "rvt-nano", "red-nano", "get-nano"])
 def test_detector_as_in_double_precision(name: str) -> None:
     """Fast ways are of float32: in float64 the whole detector takes the plain ones."""
     torch.manual_seed(0)

@@ -31,6 +31,7 @@ from tests.stream.streams import EVERYTHING, Idle, Slow, assert_same, detector, 
 @pytest.mark.parametrize(("name", "window", "counts"), [
     ("s5-vit-nano", "sliding", "plain"), ("gs5-vit-nano", "sliding", "plain"), ("rvt-nano", "sliding", "plain"),
     ("s5-vit-nano", "disjoint", "plain"), ("gs5-vit-nano", "disjoint", "held"),
+    ("red-nano", "sliding", "plain"), ("get-nano", "disjoint", "held"),
 ])  # fmt: skip
 def test_a_stream_in_any_portions_is_the_evaluation(
     tmp_path: Path, name: str, window: WindowKind, counts: Counts, stepping: Stepping

@@ -26,7 +26,7 @@ OPTIONS = {**EVERYTHING, "tracker": True, "timing": Timing(slack_us=3_000)}
 
 @pytest.mark.parametrize(("name", "stepping", "window", "counts"), [
     ("s5-vit-nano", "interleaved", "sliding", "plain"), ("rvt-nano", "direct", "disjoint", "held"),
-    ("gs5-vit-nano", "direct", "sliding", "plain"),
+    ("gs5-vit-nano", "direct", "sliding", "plain"), ("red-nano", "interleaved", "sliding", "plain"),
 ])  # fmt: skip
 def test_restored_is_never_interrupted(tmp_path: Path, name: str, stepping: str, window: str, counts: str) -> None:
     whole = portions(events(4000, span_us=300_000), 30)

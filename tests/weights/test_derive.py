@@ -1,5 +1,6 @@
 """Detectors derived from trained ones: a widened one computes the same, and one with a fresh memory keeps everything around it."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade import cli
-from saccade.config import BackboneConfig, DetectorConfig, gs5_vit_nano, gs5_vit_small, s5_vit_nano
+from saccade.config import BackboneConfig, DetectorConfig, get_nano, gs5_vit_nano, gs5_vit_small, red_nano, s5_vit_nano
 from saccade.model.detector import Detector
 from saccade.types import InputError
 from saccade.weights.derive import widened, with_fresh_memory
@@ -64,7 +65,7 @@ def test_small_is_nano_widened() -> None:
     assert sum(parameter.numel() for parameter in wide.parameters()) <= 5_000_000
 
 
-@pytest.mark.parametrize("memory", ["s5", "lstm", "none", "gs5"])
+@pytest.mark.parametrize("memory", ["s5", "lstm", "convlstm", "none", "gs5"])
 def test_a_fresh_memory_leaves_the_rest_as_it_was(memory: str) -> None:
     detector = _trained(1)
     fresh = with_fresh_memory(detector, memory, "fresh", seed=3)  # type: ignore[arg-type]
@@ -80,9 +81,10 @@ def test_a_fresh_memory_leaves_the_rest_as_it_was(memory: str) -> None:
     assert all(torch.equal(value, again[name]) for name, value in fresh.state_dict().items())
 
 
-def test_what_cannot_be_widened_is_refused() -> None:
+@pytest.mark.parametrize("preset", [s5_vit_nano, red_nano, get_nano])
+def test_what_cannot_be_widened_is_refused(preset: Callable[[], DetectorConfig]) -> None:
     with pytest.raises(InputError, match="gated S5"):
-        widened(Detector(s5_vit_nano()), "wide")
+        widened(Detector(preset()), "wide")
 
 
 def test_the_command_derives(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The memory: s5, s4d, s4, gs5 and lstm behind one interface, (features, state, dt) -> (features, state), sampled at any step."""
+"""The memory: s5, s4d, s4, gs5, lstm and convlstm behind one interface, (features, state, dt) -> (features, state), sampled at any step."""
 
 import inspect
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from saccade.model.temporal.blocks import GatedBlock, MixedBlock, S5Block
+from saccade.model.temporal.convlstm import ConvLSTM
 from saccade.model.temporal.gs5 import GatedS5
 from saccade.model.temporal.interface import Features, LayerState, Steps, TemporalLayer
 from saccade.model.temporal.lstm import LSTM
@@ -17,7 +18,9 @@ from saccade.types import InputError
 
 __all__ = ["TEMPORAL_LAYERS", "Features", "LayerState", "Steps", "TemporalLayer", "build_temporal"]
 
-TEMPORAL_LAYERS: dict[str, type[nn.Module]] = {"s5": S5, "s4d": S4D, "s4": S4, "gs5": GatedS5, "lstm": LSTM}
+TEMPORAL_LAYERS: dict[str, type[nn.Module]] = {
+    "s5": S5, "s4d": S4D, "s4": S4, "gs5": GatedS5, "lstm": LSTM, "convlstm": ConvLSTM,
+}  # fmt: skip
 
 _BLOCKS: dict[str, Callable[..., nn.Module]] = {
     "s5": S5Block,
