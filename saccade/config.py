@@ -261,7 +261,7 @@ def get_nano() -> DetectorConfig:
 
     The groups are 2 polarities x 2 halves at strides 4 and 8, the polarities at 16, and one at 32; channels, neck and head are those of the
     other nano presets. GET has 12 or 24 groups, of events that it bins by itself. For detection it has a recurrent memory (paper table 1)
-    whose code isn't published: here it is RVT's LSTM.
+    of which we know no more: here it is RVT's LSTM.
     """
     return _with_mixing(rvt_nano(), "get-nano", "grouped")
 

@@ -26,7 +26,7 @@ def weights(
     out: Path | None = None,
     half: bool = False,
     widen: bool = False,
-    memory: MemoryName | None = None,
+    new_memory: MemoryName | None = None,
     overwrite: bool = False,
 ) -> None:
     """Print the detector that WEIGHTS belong to; with --out, write them as a file of saccade, without the optimiser state of checkpoints.
@@ -35,13 +35,13 @@ def weights(
         out: Write the weights to this .safetensors file.
         half: Write matrices in half precision, for half the size; computing stays in full precision.
         widen: Write a detector of twice the channels that computes the same, to train on from (`saccade train ... --model OUT`).
-        memory: Write a detector with this memory, which has learned nothing, in place of its own, to train on from.
+        new_memory: Write a detector with this memory, which has learned nothing, in place of its own, to train on from.
         overwrite: Replace files that exist.
     """
     from saccade.weights.derive import widened, with_fresh_memory
     from saccade.weights.load import find_weights, load_detector, read_weights, save_detector
 
-    asked = [option for option, given in (("--half", half), ("--widen", widen), ("--memory", memory)) if given]
+    asked = [option for option, given in (("--half", half), ("--widen", widen), ("--new-memory", new_memory)) if given]
     if asked and out is None:
         raise InputError(f"{asked[0]}: changes only the file that --out writes; give --out NAME.safetensors as well")
     if out is not None:
@@ -54,8 +54,8 @@ def weights(
     print(_describe(path, content))
     if out is not None:
         detector = load_detector(path)
-        if memory:
-            detector = with_fresh_memory(detector, memory, f"{content.config.name} with {memory}")
+        if new_memory:
+            detector = with_fresh_memory(detector, new_memory, f"{content.config.name} with {new_memory}")
         if widen:
             detector = widened(detector, f"{content.config.name}, widened")
         save_detector(detector, out, training=content.training, half=half)

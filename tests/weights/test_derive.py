@@ -92,7 +92,7 @@ def test_the_command_derives(tmp_path: Path) -> None:
     save_detector(_trained(2), path)
     with pytest.raises(InputError, match=r"--widen.*--out"):
         cli.weights(path, widen=True)
-    cli.weights(path, widen=True, memory="none", out=out)
+    cli.weights(path, widen=True, new_memory="none", out=out)
     config = load_detector(out).config
     assert config.backbone.dims == (16, 16, 32, 32)
     assert config.backbone.memories == ("none",) * 4
