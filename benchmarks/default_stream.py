@@ -1,11 +1,13 @@
-"""A step of `saccade.Stream("nano")` as it comes, events to tracks, beside torch and a 512^3 product; CPU time, one thread."""
+"""A step of `saccade.Stream("nano")`, or of other weights, events to tracks, beside torch and a 512^3 product; CPU time, one thread."""
 
 import time
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+import tyro
 
 import saccade
 from saccade.samples import STREET
@@ -22,11 +24,11 @@ def product_ms(one: torch.Tensor, other: torch.Tensor) -> float:
     return (time.process_time() - began_s) * 100
 
 
-def measure(path: Path, rate_hz: float, **options: Any) -> tuple[float, float, float]:
+def measure(weights: str, path: Path, rate_hz: float, **options: Any) -> tuple[float, float, float]:
     """Medians: ms of a step, ms of it in the network, step as a multiple of the product."""
     with saccade.open_events(path) as reader:
         events = reader.between(reader.start_us, reader.end_us + 1)
-    stream = saccade.Stream("nano", rate_hz=rate_hz, threads=1, **options)
+    stream = saccade.Stream(weights, rate_hz=rate_hz, threads=1, **options)
     step, network = stream.runtime.step, [0.0]
 
     def timed(*arguments: Any) -> Any:
@@ -49,16 +51,17 @@ def measure(path: Path, rate_hz: float, **options: Any) -> tuple[float, float, f
     return float(whole), float(inside), float(ratio)
 
 
-def main() -> None:
+def main(weights: Annotated[tuple[str, ...], tyro.conf.Positional] = ("nano",)) -> None:
+    """WEIGHTS: names or files."""
     torch.set_num_threads(1)
-    print("| recording | rate | runtime | ms a step | not the network | / 512^3 product |\n|---|--:|---|--:|--:|--:|")
-    for path, rate_hz in ((STREET, 200.0), (REAL, 100.0)):
+    print("| weights | recording | rate | runtime | ms a step | not the network | / 512^3 product |\n|---|---|--:|---|--:|--:|--:|")
+    for name, (path, rate_hz) in product(weights, ((STREET, 200.0), (REAL, 100.0))):
         if not path.exists():
             continue
         for runtime in ("auto", "torch"):
-            whole, inside, ratio = measure(path, rate_hz, runtime=runtime)
-            print(f"| {path.name} | {rate_hz:g} Hz | {runtime} | {whole:.2f} | {1 - inside / whole:.1%} | {ratio:.2f} |")
+            whole, inside, ratio = measure(name, path, rate_hz, runtime=runtime)
+            print(f"| {name} | {path.name} | {rate_hz:g} Hz | {runtime} | {whole:.2f} | {1 - inside / whole:.1%} | {ratio:.2f} |")
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)
