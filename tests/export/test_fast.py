@@ -17,6 +17,7 @@ from saccade.export.runtime import open_runtime
 from saccade.export.stem import Stem
 from saccade.export.step import TorchRuntime, compare
 from saccade.model.detector import Detector
+from saccade.samples import shipped_weights
 from saccade.types import InputError
 from saccade.weights.load import load_detector
 from tests.stream.streams import detector
@@ -34,9 +35,9 @@ def nano() -> Detector:
     return load_detector("nano")
 
 
-@pytest.mark.parametrize("name", ["nano", "rvt-nano", "s5-vit-nano", "gs5-vit-nano", "s4d-vit-nano", "s4-vit-nano"])
+@pytest.mark.parametrize("name", ["nano", "small", "rvt-nano", "s5-vit-nano", "gs5-vit-nano", "s4d-vit-nano", "s4-vit-nano"])
 def test_a_graph_is_the_detector_at_every_rate(name: str) -> None:
-    built = load_detector(name) if name in ("nano", "rvt-nano") else detector(name)
+    built = load_detector(name) if name in shipped_weights() else detector(name)
     difference = compare(SizedGraph(built, 64, 96), TorchRuntime(built), 64, 96, DT)
     assert difference.box_px < 1e-3
     assert difference.score < 1e-4
