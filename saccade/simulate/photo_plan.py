@@ -96,10 +96,8 @@ def plan_photo_camera(rng: np.random.Generator, setting: Setting, origin: np.nda
         if now.any():
             ramp_us = float(np.rint(rng.uniform(0.05, 0.3) * length_us))
             cruise_s = (length_us - ramp_us) * 1e-6
-            slowest, fastest = (
-                np.array([4, 2, 0.01, 0.08 if setting.drives else 0.02]),
-                np.array([400, 150, 0.5, 0.8]),
-            )  # px, px, rad, 1 / s
+            slowest = np.array([4, 2, 0.01, 0.08 if setting.drives else 0.02])  # px, px, rad, 1 / s
+            fastest = np.array([400, 150, 0.5, 0.8])
             pace = slowest * (fastest / slowest) ** rng.random(4) * (unit, unit, 1, 1)
             wish = here + pace * cruise_s * np.where(rng.random(4) < np.clip((high - here) / (high - low), 0.05, 0.95), 1, -1)
             velocity = np.where(now, (np.clip(wish, low, high) - here) / cruise_s, 0.0)

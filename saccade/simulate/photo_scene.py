@@ -183,11 +183,13 @@ def _look_at(rng: np.random.Generator, photo: Photo, scale: float, mirrored: boo
 
 @lru_cache(maxsize=16)
 def _streets(photos: PhotoSet, split: str | None) -> list[int]:
-    """Photographs with two vehicles or more, and nothing that fills half of the height: mostly streets."""
-    shown = (photos.photos[i] for i in _without_crowds(photos, split, False))
-    suit = {one.name for one in shown if sum(item.class_id == CAR for item in one.objects) >= 2
-            and max(item.box[3] - item.box[1] for item in one.objects) < 0.5 * one.height}  # fmt: skip
-    return [i for i in _without_crowds(photos, split, False) if photos.photos[i].name in suit]
+    return [i for i in _without_crowds(photos, split, False) if _is_street(photos.photos[i])]
+
+
+def _is_street(photo: Photo) -> bool:
+    """Probably: two vehicles or more, and nothing that fills half of the height."""
+    tallest = max(item.box[3] - item.box[1] for item in photo.objects)
+    return sum(item.class_id == CAR for item in photo.objects) >= 2 and bool(tallest < 0.5 * photo.height)
 
 
 def _suiting(rng: np.random.Generator, photos: PhotoSet, split: str | None, moves: bool, drives: bool) -> list[int]:
