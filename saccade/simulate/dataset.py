@@ -67,8 +67,9 @@ class RecordingConfig:
             raise InputError(f"{self.photos.labels}: is not the label file that the recording was made from; simulate anew")
         cutouts = _cutouts(folder / CUTOUTS, self.photos)
         size = (self.width, self.height, self.seconds)
-        shares = {"standing": self.standing, "driving": self.driving}
-        return photo_scene.make_photo_scene(self.seed, photos, cutouts, *size, split=self.split, **shares)
+        return photo_scene.make_photo_scene(
+            self.seed, photos, cutouts, *size, split=self.split, standing=self.standing, driving=self.driving
+        )
 
 
 @lru_cache(maxsize=2)
@@ -175,8 +176,9 @@ class DatasetConfig:
         sensor = photo_scene.draw_sensor(seed) if self.photos is not None and self.sensor == SensorConfig() else self.sensor
         shared = None if self.photos is None or self.split is not None else split
         size: dict[str, Any] = {"width": self.width, "height": self.height, "seconds": self.seconds}
-        shares = {"standing": self.standing, "driving": self.driving}
-        return RecordingConfig(seed=seed, **size, sensor=sensor, photos=self.photos, split=shared, **shares)
+        return RecordingConfig(
+            seed=seed, **size, sensor=sensor, photos=self.photos, split=shared, standing=self.standing, driving=self.driving
+        )
 
 
 def write_dataset(
