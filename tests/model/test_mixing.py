@@ -1,11 +1,12 @@
-"""Spatial mixing of the baselines: RED's gated convolutions and GET's groups."""
+"""Spatial mixing: attention by plain products, RED's gated convolutions and GET's groups."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 
 from saccade.config import presets
 from saccade.model.detector import Detector
-from saccade.model.mixing import DualAttentionBlock, GroupAttention, SqueezeExcite
+from saccade.model.mixing import FEW_HALF_TOKENS, FEW_TOKENS, DualAttentionBlock, GroupAttention, SqueezeExcite, _attention
 
 GROUPS, WIDTH = 4, 8
 
@@ -81,3 +82,17 @@ def test_a_gate_is_of_its_frame_and_channel_and_opens_or_closes_the_block() -> N
     assert not opened[..., 1:].any()
     ratio = plain[..., 0] / opened[..., 0]  # the same gate at every pixel of a frame
     torch.testing.assert_close(ratio, ratio[:, :1, :1].expand_as(ratio), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(("dtype", "tokens"), [(torch.float32, FEW_TOKENS), (torch.bfloat16, FEW_HALF_TOKENS)])
+def test_plain_products_are_torchs_attention_forward_and_backward(dtype: torch.dtype, tokens: int) -> None:
+    """Up to the number of tokens at which products are plain, and beyond it."""
+    torch.manual_seed(0)
+    within = 1e-5 if dtype == torch.float32 else 0.05
+    for count in (tokens, tokens + 1):
+        inputs = [torch.randn(2, 3, count, 8, dtype=dtype, requires_grad=True) for _ in range(3)]
+        found = torch.autograd.grad(_attention(*inputs).float().square().sum(), inputs)
+        exact = [one.detach().double().requires_grad_() for one in inputs]
+        expected = torch.autograd.grad(F.scaled_dot_product_attention(*exact).square().sum(), exact)
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one.double(), other, rtol=within, atol=within * float(other.abs().max()))
