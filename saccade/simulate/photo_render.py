@@ -136,18 +136,43 @@ def _merge(rectangles, n):
 
 @compiled
 def _draw_background(camera, view, background, origin_x, origin_y, density, finer, left, top, right, bottom, image):
-    """Between four texels; beyond the photograph its border goes on."""
-    rows, columns = background.shape
+    """`to_world` of every pixel, between four texels; beyond the photograph its border goes on.
+
+    Without branches inside the loops: what lies below the vanishing point is either ground, at an inverse distance that rises downwards,
+    or as far as all else, whichever is nearer.
+    """
+    pan_x, pan_y, cosine, sine, drive = view[0], view[1], view[2], view[3], view[4]
+    zero, one, pixels = np.float32(0), np.float32(1), np.float32(1 / finer)
+    last_u, last_v = np.float32(background.shape[1] - 1.001), np.float32(background.shape[0] - 1.001)
+    far, ground, density_of = np.float32(1 - drive * camera.far), np.float32(drive * camera.near), np.float32(density)
+    along_u, along_v = np.float32(cosine) * pixels, np.float32(-sine) * pixels
+    offset_u = np.float32((camera.vanish_x - origin_x) * density - 0.5)
+    offset_v = np.float32((camera.vanish_y - origin_y) * density - 0.5)
+    u_of, v_of = np.empty(right, np.float32), np.empty(right, np.float32)
     for y in range(top, bottom):
-        for x in range(left, right):
-            u, v = to_world(camera, view, (x + 0.5) / finer, (y + 0.5) / finer)
-            u = min(max((u - origin_x) * density - 0.5, 0.0), columns - 1.001)
-            v = min(max((v - origin_y) * density - 0.5, 0.0), rows - 1.001)
-            j, i = int(u), int(v)
-            u, v = np.float32(u - j), np.float32(v - i)
-            above = background[i, j] + (background[i, j + 1] - background[i, j]) * u
-            below = background[i + 1, j] + (background[i + 1, j + 1] - background[i + 1, j]) * u
-            image[y, x] = above + (below - above) * v
+        x, down = 0.5 / finer + pan_x - camera.centre_x, (y + 0.5) / finer + pan_y - camera.centre_y
+        first_u = np.float32(camera.centre_x + cosine * x + sine * down - camera.vanish_x)
+        first_v = np.float32(camera.centre_y - sine * x + cosine * down - camera.vanish_y)
+        if ground == 0:
+            smaller = far * density_of
+            for k in range(left, right):
+                u_of[k] = (first_u + along_u * np.float32(k)) * smaller + offset_u
+                v_of[k] = (first_v + along_v * np.float32(k)) * smaller + offset_v
+        else:
+            for k in range(left, right):
+                v = first_v + along_v * np.float32(k)
+                near = one / (one + ground * max(v, zero))
+                smaller = (min(far, near) if ground > 0 else max(far, near)) * density_of
+                u_of[k] = (first_u + along_u * np.float32(k)) * smaller + offset_u
+                v_of[k] = v * smaller + offset_v
+        for k in range(left, right):
+            u, v = min(max(u_of[k], zero), last_u), min(max(v_of[k], zero), last_v)
+            j, i = np.uint32(u), np.uint32(v)
+            u, v = u - np.float32(np.int32(j)), v - np.float32(np.int32(i))
+            next_j, next_i = j + np.uint32(1), i + np.uint32(1)
+            above = background[i, j] + (background[i, next_j] - background[i, j]) * u
+            below = background[next_i, j] + (background[next_i, next_j] - background[next_i, j]) * u
+            image[y, k] = above + (below - above) * v
 
 
 @compiled

@@ -18,7 +18,7 @@ from saccade.simulate.shapes import CLASSES
 from saccade.simulate.simulation import IntensityImage, TimedImage, Truth, as_truth, check_scene, check_times
 from saccade.types import InputError, Times
 
-GENERATOR = 7  # raised whenever the same seed gives another scene
+GENERATOR = 8  # raised whenever the same seed gives another scene
 STANDS = 0.55  # share of scenes whose camera doesn't move, unless stated
 DRIVES = 0.35  # share of the moving cameras that drive, unless stated
 ON_STREETS = 0.8  # share of the cameras that drive which do so through photographs of streets

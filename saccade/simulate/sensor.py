@@ -166,41 +166,49 @@ def expose(pixels, intensity, rectangles, cutoff_hz, dark_cutoff_hz, shot_hz):
     """New intensities in some rectangles: set target and speed of the low-pass, and the rate of noise."""
     width = intensity.shape[1]
     for i in range(len(rectangles)):
-        for y in range(rectangles[i, 1], rectangles[i, 3]):
-            for x in range(rectangles[i, 0], rectangles[i, 2]):
-                light = max(float(intensity[y, x]), 1e-3)
-                pixel = y * width + x
-                pixels.goal[pixel] = math.log(light)
-                pixels.pace[pixel] = 2e-6 * math.pi * max(cutoff_hz * light, dark_cutoff_hz)
-                pixels.noise[pixel] = 1e-6 * shot_hz * (1 - 0.75 * min(light, 1.0)) + pixels.hot[pixel]
+        left, top, right, bottom = rectangles[i]
+        for y in range(top, bottom):
+            # Slices, because numba checks every index into a whole array for being negative
+            row, pixel = intensity[y, left:right], y * width
+            hot = pixels.hot[pixel + left : pixel + right]
+            goal, pace = pixels.goal[pixel + left : pixel + right], pixels.pace[pixel + left : pixel + right]
+            noise = pixels.noise[pixel + left : pixel + right]
+            for x in range(len(row)):
+                goal[x] = math.log(max(float(row[x]), 1e-3))
+            for x in range(len(row)):
+                light = max(float(row[x]), 1e-3)
+                pace[x] = 2e-6 * math.pi * max(cutoff_hz * light, dark_cutoff_hz)
+                noise[x] = 1e-6 * shot_hz * (1 - 0.75 * min(light, 1.0)) + hot[x]
 
 
 @compiled
 def advance(pixels, key, start_us, end_us, refractory_us, bursts, first, out_t, out_pixel, out_p, room):
     """Events of [start_us, end_us) of the pixels from `first` on; returns how many (-1: one has no room), and the pixel to go on with."""
     count, elapsed = 0, end_us - start_us
-    for pixel in range(first, len(pixels.level)):
+    level, change_of, wait_of = pixels.level, pixels.change, pixels.wait_left
+    for number in range(first, len(level)):
+        pixel = np.uint64(number)  # numba checks signed indices for being negative
         if count + room > len(out_t):
-            return count, pixel
-        old, goal = pixels.level[pixel], pixels.goal[pixel]
+            return count, number
+        old, goal = level[pixel], pixels.goal[pixel]
         new = old
         if old != goal:
             new = goal + (old - goal) * math.exp(-elapsed * pixels.pace[pixel])
             if abs(new - goal) < SETTLED:
                 new = goal
-            pixels.level[pixel] = new
+            level[pixel] = new
         slope = (new - old) / elapsed + pixels.leak[pixel]
-        change = pixels.change[pixel] + slope * elapsed
-        wait_left = pixels.wait_left[pixel] - pixels.noise[pixel] * elapsed
+        change = change_of[pixel] + slope * elapsed
+        wait_left = wait_of[pixel] - pixels.noise[pixel] * elapsed
         if -pixels.off[pixel] < change < pixels.on[pixel] and wait_left > 0 and pixels.ready_us[pixel] <= start_us:
-            pixels.change[pixel], pixels.wait_left[pixel] = change, wait_left
+            change_of[pixel], wait_of[pixel] = change, wait_left
         else:
             count = _events_of(
-                pixels, key, pixel, slope, start_us, end_us, refractory_us, bursts, count, count + room, out_t, out_pixel, out_p
+                pixels, key, number, slope, start_us, end_us, refractory_us, bursts, count, count + room, out_t, out_pixel, out_p
             )
             if count < 0:
-                return count, pixel
-    return count, len(pixels.level)
+                return count, number
+    return count, len(level)
 
 
 @compiled
