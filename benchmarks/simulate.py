@@ -22,6 +22,8 @@ REAL = {"Gen1": "gen1/clip_td.dat", "DAVIS346": "davis346_cars/cars.aedat4", "IM
 PHOTOS = SHARED / "photos/photos_val.json"
 SECONDS = 8.0
 PHOTO_SECONDS = 4.0
+LIKE_S = 2.36  # the length of the DAVIS346 clip
+SEEN_WIDTH = 288  # px, about what `nano` is shown
 
 
 @dataclass(frozen=True)
@@ -98,25 +100,36 @@ def _real() -> Iterator[tuple[str, Events]]:
 
 
 def ranges(number: int = 60) -> None:
-    """Each statistic of real recordings beside its range over photographs seen by drawn sensors, 2.4 s each as of DAVIS346."""
+    """Each statistic of real recordings beside its range over photographs seen by drawn sensors, as long and at the size that nano sees."""
     photos, cutouts = _photos()
     found = [
         _flat(habits(events))
         for seed in range(number)
-        if len(events := Events.join(list(simulate(make_photo_scene(seed, photos, cutouts, seconds=2.4), draw_sensor(seed))))) > 100
+        if len(events := Events.join(list(simulate(make_photo_scene(seed, photos, cutouts, seconds=LIKE_S), draw_sensor(seed))))) > 100
     ]
     low, middle, high = np.quantile(found, [0, 0.5, 1], axis=0)
-    real = [(name, _flat(habits(events))) for name, events in _real()]
-    print(f"\n| statistic | lowest of {len(found)} | median | highest | {' | '.join(name for name, _ in real)} | inside |")
+    real = [(name, np.array([_flat(habits(part)) for part in _as_seen(events)])) for name, events in _real()]
+    heads = (f"{name} ({len(values)} of {LIKE_S:g} s)" for name, values in real)
+    print(f"\n| statistic | lowest of {len(found)} | median | highest | {' | '.join(heads)} | inside |")
     print("|---|--:|--:|--:|" + "--:|" * len(real) + "---|")
     intervals = [f"ms between events, {part} %" for part in (5, 25, 50, 75, 95)]
     names = ["events / pixel / s", "brighter", *intervals, "same polarity", "pixels with events", "busiest 1 %, /s"]
     for i, name in enumerate(names):
-        outside = [which for which, values in real if not low[i] <= values[i] <= high[i]]
-        values = " | ".join(f"{values[i]:.3g}" for _, values in real)
+        outside = [which for which, values in real if not (low[i] <= values[:, i].min() and values[:, i].max() <= high[i])]
+        values = " | ".join("-".join(f"{value:.3g}" for value in sorted({values[:, i].min(), values[:, i].max()})) for _, values in real)
         print(
             f"| {name} | {low[i]:.3g} | {middle[i]:.3g} | {high[i]:.3g} | {values} | {'not ' + ', '.join(outside) if outside else 'yes'} |"
         )
+
+
+def _as_seen(events: Events) -> Iterator[Events]:
+    """Portions as long as the drawn recordings (a shorter recording is one), large sensors scaled down by whole numbers."""
+    step = max(round(events.width / SEEN_WIDTH), 1)
+    size = (-(-events.width // step), -(-events.height // step))
+    events = Events(events.t, events.x // np.uint16(step), events.y // np.uint16(step), events.p, *size)
+    first, last = int(events.t[0]), int(events.t[-1])
+    for start_us in range(first, max(last - int(LIKE_S * 1e6), first) + 1, int(LIKE_S * 1e6)):
+        yield events[slice(*np.searchsorted(events.t, (start_us, start_us + LIKE_S * 1e6)))]
 
 
 def _flat(found: Habits) -> np.ndarray:

@@ -15,7 +15,10 @@ from saccade.types import Boxes, Detections, Ids, InputError, Times
 Centres = Float64[np.ndarray, "n 4"]  # centre x, y, width, height in pixels
 
 LOW = 0.1  # least score of a detection that goes on with a track
-FOR_SURE, FOR_UNSURE, FOR_NEW = 0.2, 0.5, 0.3  # least IoU of prediction and detection; strict where either may be noise
+FOR_SURE, FOR_UNSURE, FOR_NEW = 0.2, 0.5, 0.3  # least IoU of prediction and detection; strict where either may be noise ...
+FOR_OTHER = 0.65  # ... and where their classes differ: what is a two-wheeler from afar may be a car when it is near
+OTHER_COUNTS = 0.5  # such an overlap counts so much less, so that detections of the track's own class go first
+VOTES_S = 0.3  # time constant in which a track forgets what it was taken for
 
 # Standard deviations in sides of the box, of x, y, width, height. Guesses; with them the tests follow boxes that move by up to ten sides
 # per second, at 20 Hz and at 200 Hz.
@@ -108,18 +111,40 @@ class TrackStates(NamedTuple):
     """The objects that are followed."""
 
     motion: Motion  # when last seen
-    classes: Ids
+    classes: Ids  # with the most votes
+    votes: Float64[np.ndarray, "n classes"]  # scores of its detections by class, summed over time
     ids: Ids  # -1 = not confirmed yet
     first_us: Times
     seen_us: Times
     missed: Bool[np.ndarray, "n"]  # not detected in the latest frame
 
 
-def _begin(detections: Detections) -> TrackStates:
-    """A new track for each."""
+def _begin(detections: Detections, classes: int) -> TrackStates:
+    """A new track for each; CLASSES is how many there are."""
     count = len(detections)
     time_us = np.full(count, detections.time_us, np.int64)
-    return TrackStates(start(detections.boxes), detections.classes, np.full(count, -1), time_us, time_us, np.zeros(count, np.bool_))
+    votes = np.zeros((count, classes))
+    votes[np.arange(count), detections.classes] = detections.scores
+    nothing = np.zeros(count, np.bool_)
+    return TrackStates(start(detections.boxes), detections.classes, votes, np.full(count, -1), time_us, time_us, nothing)
+
+
+def _elect(tracks: TrackStates, detections: Detections, elapsed_s: Float64[np.ndarray, "n"]) -> TrackStates:
+    """The tracks after each was seen as one of DETECTIONS, ELAPSED_S after it was last seen: votes count by time, not by frames."""
+    votes, classes = _vote(tracks.votes, detections.classes, detections.scores, elapsed_s)
+    return tracks._replace(votes=votes, classes=classes)
+
+
+@compiled
+def _vote(votes, classes, scores, elapsed_s):
+    after, most = np.empty_like(votes), np.empty_like(classes)
+    for i in range(len(votes)):
+        kept = np.exp(-elapsed_s[i] / VOTES_S)
+        for k in range(votes.shape[1]):
+            after[i, k] = kept * votes[i, k]
+        after[i, classes[i]] += scores[i] * min(elapsed_s[i] / WINDOW_S, 1.0)
+        most[i] = np.argmax(after[i])
+    return after, most
 
 
 def _pick(tracks: TrackStates, which: np.ndarray) -> TrackStates:
@@ -166,6 +191,8 @@ def _clear_pairs(
                 wanted = unsure[j] if turn == 1 else sure[j]
                 if wanted and free[j] and track_classes[i] == classes[j] and overlaps[i, j] >= least:
                     values[i, j] = overlaps[i, j]
+                elif wanted and free[j] and track_classes[i] != classes[j] and overlaps[i, j] >= FOR_OTHER:
+                    values[i, j] = OTHER_COUNTS * overlaps[i, j]
         chosen, _, is_best = mutual_pairs(values)
         if not is_best:
             return row_of, False
@@ -189,7 +216,8 @@ class Tracker:
 
     Sure detections (score >= HIGH) continue and start tracks. Unsure ones (>= LOW) only continue them: half-hidden objects score low,
     but so does noise. A track gets its id once it has been seen over CONFIRM_US, and ends when it was missed for longer than LOST_US;
-    one that isn't confirmed, for longer than CONFIRM_US. Classes don't mix.
+    one that isn't confirmed, for longer than CONFIRM_US. A track goes on with a detection of another class only where the boxes agree
+    well; its detections are then of the class that it was taken for longest and most surely.
     """
 
     def __init__(self, *, high: float = 0.5, low: float = LOW, confirm_us: int = 50_000, lost_us: int = 500_000) -> None:
@@ -204,13 +232,13 @@ class Tracker:
 
     def reset(self) -> None:
         """Forget all objects; time may start again. Ids go on, so that none is given twice."""
-        self.tracks = _begin(Detections(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64), 0))
+        self.tracks = _begin(Detections(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64), 0), 1)
         self.time_us: int | None = None
 
     def update(self, detections: Detections) -> Detections:
-        """The same detections with the ids of their tracks; -1 for what isn't followed or not confirmed yet."""
+        """The same detections with the ids and classes of their tracks; -1, and its own class, for what isn't followed or not confirmed yet."""
         self._check(detections)
-        tracks = self._alive(detections.time_us)
+        tracks = self._widened(self._alive(detections.time_us), detections)
         elapsed_s = (detections.time_us - tracks.seen_us) / 1e6
         expected = predict(tracks.motion, elapsed_s)
         row_of = self._associate(tracks, expected, detections)
@@ -222,18 +250,23 @@ class Tracker:
             rows, kept, known_s, expected = row_of[seen], _pick(tracks, seen), elapsed_s[seen], _take(expected, seen)
         count = len(rows)
         motion = correct(expected, detections.boxes[rows], known_s)
+        kept = _elect(kept, detections[rows], known_s)
         continued = kept._replace(motion=motion, seen_us=np.full(count, detections.time_us, np.int64), missed=np.zeros(count, np.bool_))
 
         fresh = detections.scores >= self.high
         fresh[rows] = False
         started = np.flatnonzero(fresh)
-        shown = self._confirm(_join(continued, _begin(detections[started])) if len(started) else continued, detections.time_us)
+        if len(started):
+            continued = _join(continued, _begin(detections[started], tracks.votes.shape[1]))
+        shown = self._confirm(continued, detections.time_us)
         self.tracks, self.time_us = shown, detections.time_us
         if not all_seen:
             self.tracks = _join(shown, _pick(tracks, ~seen)._replace(missed=np.ones(len(seen) - count, np.bool_)))
         ids = np.full(len(detections), -1, np.int64)
         ids[rows], ids[started] = shown.ids[:count], shown.ids[count:]
-        return Detections(detections.boxes, detections.scores, detections.classes, detections.time_us, ids)
+        classes = detections.classes.copy()
+        classes[rows] = np.where(shown.ids[:count] >= 0, shown.classes[:count], classes[rows])
+        return Detections(detections.boxes, detections.scores, classes, detections.time_us, ids)
 
     def _check(self, detections: Detections) -> None:
         if self.time_us is not None and detections.time_us < self.time_us:
@@ -250,6 +283,11 @@ class Tracker:
         ended = self.tracks.missed & (time_us - self.tracks.seen_us > patience_us)
         return _pick(self.tracks, ~ended) if ended.any() else self.tracks
 
+    def _widened(self, tracks: TrackStates, detections: Detections) -> TrackStates:
+        """With room for votes of every class that was detected so far."""
+        more = int(detections.classes.max(initial=-1)) + 1 - tracks.votes.shape[1]
+        return tracks if more <= 0 else tracks._replace(votes=np.pad(tracks.votes, ((0, 0), (0, more))))
+
     def _associate(self, tracks: TrackStates, expected: Motion, detections: Detections) -> Int64[np.ndarray, "tracks"]:
         """The detection of each track, -1 for none: sure ones to confirmed tracks, unsure ones to those, sure ones to new tracks."""
         sure, unsure = detections.scores >= self.high, (detections.scores >= self.low) & (detections.scores < self.high)
@@ -261,7 +299,7 @@ class Tracker:
     ) -> Int64[np.ndarray, "tracks"]:
         """Where objects meet, so that a pair has alternatives on both sides; the same rounds."""
         boxes = from_centres(expected.position)
-        overlaps = np.where(tracks.classes[:, None] == detections.classes, iou(boxes, detections.boxes), 0)
+        overlaps, same = iou(boxes, detections.boxes), tracks.classes[:, None] == detections.classes
         confirmed, free = tracks.ids >= 0, np.ones(len(detections), np.bool_)
         row_of = np.full(len(tracks.ids), -1, np.int64)
         rounds = ((confirmed, sure, FOR_SURE), (confirmed, unsure, FOR_UNSURE), (~confirmed, sure, FOR_NEW))
@@ -269,8 +307,9 @@ class Tracker:
             rows, columns = np.flatnonzero(whose & (row_of < 0)), np.flatnonzero(which & free)
             if not (len(rows) and len(columns)):
                 continue
-            values = overlaps[rows[:, None], columns]
-            chosen = best_pairs(np.where(values >= least, values, 0))
+            values, alike = overlaps[rows[:, None], columns], same[rows[:, None], columns]
+            values = np.where(values >= np.where(alike, least, FOR_OTHER), values, 0)
+            chosen = best_pairs(np.where(alike, values, OTHER_COUNTS * values))
             made = chosen >= 0
             row_of[rows[made]] = columns[chosen[made]]
             free[columns[chosen[made]]] = False

@@ -25,7 +25,7 @@ from saccade.types import Events, InputError, Window
 if TYPE_CHECKING:
     from saccade.stream.stream import Stream
 
-FORMAT = "1"
+FORMAT = "2"
 LATEST_US = 1 << 62  # sums of two times fit into int64
 SavedArrays = dict[str, np.ndarray]
 # What reading and parsing a damaged file raises, besides InputError. Nothing of the stream has changed by then.
@@ -294,8 +294,9 @@ def _tracks(arrays: SavedArrays, next_id: int, time_us: int | None) -> TrackStat
     columns = [arrays[f"tracks.{number}"] for number in range(len(names))]
     count = len(columns[-1])
     for name, column in zip(names, columns, strict=True):
-        dtype = np.float64 if name in Motion._fields else np.bool_ if name == "missed" else np.int64
-        if column.dtype != dtype or column.shape != ((count, 4) if dtype is np.float64 else (count,)):
+        dtype = np.float64 if name in (*Motion._fields, "votes") else np.bool_ if name == "missed" else np.int64
+        width = max(column.shape[-1], 1) if name == "votes" and column.ndim else 4
+        if column.dtype != dtype or column.shape != ((count, width) if dtype is np.float64 else (count,)):
             _refuse(f"tracks.{name}", f"{column.dtype} {column.shape}", f"{np.dtype(dtype)} of {count} tracks")
         if dtype is np.float64 and not np.isfinite(column).all():
             _refuse(f"tracks.{name}", "NaN or infinite", "numbers")
@@ -305,7 +306,8 @@ def _tracks(arrays: SavedArrays, next_id: int, time_us: int | None) -> TrackStat
     if count and (
         time_us is None
         or not (tracks.first_us.min() > -LATEST_US and (tracks.first_us <= tracks.seen_us).all() and tracks.seen_us.max() <= time_us)
-        or not (tracks.ids.min() >= -1 and tracks.ids.max() < next_id and tracks.classes.min() >= 0)
+        or not (tracks.ids.min() >= -1 and tracks.ids.max() < next_id)
+        or not (tracks.classes.min() >= 0 and tracks.classes.max() < tracks.votes.shape[1] and tracks.votes.min() >= 0)
         or not (tracks.motion.position[:, 2:].min() > 0 and tracks.motion.position_variance.min() >= 0)
     ):
         _refuse("tracks", f"{count} until {time_us} us", "tracks with positive sides, seen by then, with ids that were given")

@@ -124,12 +124,29 @@ def test_crossing_objects_of_one_class_keep_their_ids(rate_hz: float) -> None:
 
 
 @pytest.mark.parametrize("rate_hz", [20, 100])
-def test_classes_do_not_mix(rate_hz: float) -> None:
-    """The second takes the very place of the first, but is something else."""
-    things = [
-        Thing(lambda t: (50, 50), end_us=SECOND),
-        Thing(lambda t: (50, 50), kind=1, start_us=SECOND),
-    ]
+def test_objects_of_two_classes_that_cross_keep_their_ids(rate_hz: float) -> None:
+    things = [Thing(lambda t: (40 + 50 * t, 60)), Thing(lambda t: (240 - 50 * t, 72), kind=1, start_us=100_000)]
+    assert follow(things, steps(rate_hz)) == [[0], [1]]
+
+
+@pytest.mark.parametrize("rate_hz", [20, 100, 200])
+def test_one_object_has_one_class(rate_hz: float) -> None:
+    """A car that is a two-wheeler in every fourth frame is a car; from the second on in which it is always one, it is a two-wheeler."""
+    tracker, shown = Tracker(), {}
+    for number, time_us in enumerate(steps(rate_hz, 0, 2 * SECOND)):
+        kind = int(time_us >= SECOND or number % 4 == 3)
+        found = tracker.update(look([Thing(lambda t: (50 + 20 * t, 50), kind=kind)], time_us, np.random.default_rng(0))[0])
+        assert found.tracks is not None
+        assert found.tracks[0] == (0 if time_us >= 50_000 else -1)
+        shown[time_us] = int(found.classes[0])
+    assert {kind for time_us, kind in shown.items() if 200_000 <= time_us < SECOND} == {0}
+    assert {kind for time_us, kind in shown.items() if time_us >= 1.4 * SECOND} == {1}
+
+
+@pytest.mark.parametrize("rate_hz", [20, 100])
+def test_what_stands_elsewhere_begins_a_track_of_its_own(rate_hz: float) -> None:
+    """The second appears where half of the first was, and is something else."""
+    things = [Thing(lambda t: (50, 50), end_us=SECOND), Thing(lambda t: (60, 50), kind=1, start_us=SECOND)]
     assert follow(things, steps(rate_hz, 0, 1_500_000)) == [[0], [1]]
 
 
