@@ -236,7 +236,7 @@ class Tracker:
         self.time_us: int | None = None
 
     def update(self, detections: Detections) -> Detections:
-        """The same detections with the ids and classes of their tracks; -1, and its own class, for what isn't followed or not confirmed yet."""
+        """The same detections with ids and classes of their tracks; what isn't followed or confirmed yet has id -1 and its own class."""
         self._check(detections)
         tracks = self._widened(self._alive(detections.time_us), detections)
         elapsed_s = (detections.time_us - tracks.seen_us) / 1e6
