@@ -33,7 +33,7 @@ def noise(seed: int, seconds: float, width: int, height: int) -> Iterator[Events
 
 
 def main(
-    weights: Annotated[str, tyro.conf.Positional], *, minutes: float = 60.0, rate: float = 20.0, size: tuple[int, int] = (256, 192)
+    weights: Annotated[str, tyro.conf.Positional], *, minutes: float = 60.0, rate: float = 20.0, size: tuple[int, int] = (346, 260)
 ) -> None:
     """Count boxes where there is nothing.
 
