@@ -1,5 +1,6 @@
 """`saccade weights`: print what a weights file holds, convert published checkpoints, and derive detectors to train on from."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,9 @@ def weights(
     half: bool = False,
     widen: bool = False,
     new_memory: MemoryName | None = None,
+    mix: Path | None = None,
+    share: float = 0.7,
+    score: float | None = None,
     overwrite: bool = False,
 ) -> None:
     """Print the detector that WEIGHTS belong to; with --out, write them as a file of saccade, without the optimiser state of checkpoints.
@@ -36,12 +40,16 @@ def weights(
         half: Write matrices in half precision, for half the size; computing stays in full precision.
         widen: Write a detector of twice the channels that computes the same, to train on from (`saccade train ... --model OUT`).
         new_memory: Write a detector with this memory, which has learned nothing, in place of its own, to train on from.
+        mix: Write the mean of these weights and of those in the file MIX, from which they were trained on: most of what either knows.
+        share: Of the weights in that mean; the rest is MIX's.
+        score: Write this as the least score of a box that is shown by default.
         overwrite: Replace files that exist.
     """
-    from saccade.weights.derive import widened, with_fresh_memory
+    from saccade.weights.derive import mixed, widened, with_fresh_memory
     from saccade.weights.load import find_weights, load_detector, read_weights, save_detector
 
-    asked = [option for option, given in (("--half", half), ("--widen", widen), ("--new-memory", new_memory)) if given]
+    changes = {"--half": half, "--widen": widen, "--new-memory": new_memory, "--mix": mix, "--score": score is not None}
+    asked = [option for option, given in changes.items() if given]
     if asked and out is None:
         raise InputError(f"{asked[0]}: changes only the file that --out writes; give --out NAME.safetensors as well")
     if out is not None:
@@ -54,10 +62,14 @@ def weights(
     print(_describe(path, content))
     if out is not None:
         detector = load_detector(path)
+        if mix is not None:
+            detector = mixed(detector, load_detector(mix), share, content.config.name)
         if new_memory:
             detector = with_fresh_memory(detector, new_memory, f"{content.config.name} with {new_memory}")
         if widen:
             detector = widened(detector, f"{content.config.name}, widened")
+        if score is not None:
+            detector.config = replace(detector.config, score=score)
         save_detector(detector, out, training=content.training, half=half)
         print(f"\n{out}: {out.stat().st_size / 1e6:.1f} MB")
 

@@ -1,4 +1,4 @@
-"""DETECTOR -> another one that starts with what it has learned: of twice the channels, or with another memory.
+"""DETECTOR -> another one that starts with what it has learned: of twice the channels, with another memory, or mixed with a relative.
 
 To widen, every channel becomes two neighbours. What reads a pair gives each half of the old weight, a little more the one and a little
 less the other: the sum is what it was, so the result is the same, but the two learn apart (Net2Net, Chen et al. 2016).
@@ -38,6 +38,28 @@ def with_fresh_memory(detector: Detector, memory: MemoryName, name: str, seed: i
         fresh = Detector(replace(detector.config, name=name, backbone=backbone))
     fresh.load_state_dict({key: value for key, value in detector.state_dict().items() if ".memory." not in key}, strict=False)
     return fresh.train(detector.training)
+
+
+def mixed(detector: Detector, other: Detector, share: float, name: str) -> Detector:
+    """SHARE of the first one's weights and the rest of the other's: between two that one grew out of the other, most of what either knows.
+
+    What isn't a number to mix, such as how many batches a norm has seen, is the first one's, and so is the configuration.
+    """
+    if not 0 <= share <= 1:
+        raise InputError(f"share={share} must be from 0 to 1: of the first weights, the rest is of the other ones")
+    ours, theirs = detector.state_dict(), other.state_dict()
+    strange = [key for key in {**ours, **theirs} if key not in ours or key not in theirs or ours[key].shape != theirs[key].shape]
+    if strange or detector.config.classes != other.config.classes or detector.config.backbone != other.config.backbone:
+        which = f", such as {sorted(strange)[0]}" if strange else ""
+        raise InputError(
+            f"{detector.config.name} and {other.config.name} can't be mixed: they differ in backbone, classes or {len(strange)} tensors"
+            f"{which}; expected weights of which one was trained on from the other"
+        )
+    between = Detector(replace(detector.config, name=name))
+    between.load_state_dict(
+        {key: torch.lerp(theirs[key], value, share) if value.is_floating_point() else value for key, value in ours.items()}
+    )
+    return between.train(detector.training)
 
 
 def _wider(config: DetectorConfig, name: str) -> DetectorConfig:

@@ -13,7 +13,7 @@ from saccade import cli
 from saccade.config import BackboneConfig, DetectorConfig, get_nano, gs5_vit_nano, gs5_vit_small, red_nano, s5_vit_nano
 from saccade.model.detector import Detector
 from saccade.types import InputError
-from saccade.weights.derive import widened, with_fresh_memory
+from saccade.weights.derive import mixed, widened, with_fresh_memory
 from saccade.weights.load import load_detector, save_detector
 
 BACKBONE = BackboneConfig(dims=(8, 8, 16, 16), head_dim=8, layer_scale=1.0, noise_floor=1e-2, memories=("gs5", "gs5", "none", "gs5"))
@@ -96,3 +96,37 @@ def test_the_command_derives(tmp_path: Path) -> None:
     config = load_detector(out).config
     assert config.backbone.dims == (16, 16, 32, 32)
     assert config.backbone.memories == ("none",) * 4
+
+
+@given(share=st.floats(0, 1))
+@settings(max_examples=10, deadline=None)
+def test_weights_are_mixed_by_their_share(share: float) -> None:
+    first, second = _trained(0), _trained(1)
+    ours, theirs, both = first.state_dict(), second.state_dict(), mixed(first, second, share, "both").state_dict()
+    for key, value in both.items():
+        if value.is_floating_point():
+            torch.testing.assert_close(value, share * ours[key] + (1 - share) * theirs[key])
+        else:
+            assert torch.equal(value, ours[key])
+
+
+def test_only_relatives_are_mixed() -> None:
+    other = Detector(replace(TINY, head_width=16))
+    with pytest.raises(InputError, match="can't be mixed"):
+        mixed(_trained(0), other, 0.5, "both")
+    with pytest.raises(InputError, match="share"):
+        mixed(_trained(0), _trained(1), 1.5, "both")
+
+
+def test_the_command_mixes_and_sets_the_score(tmp_path: Path) -> None:
+    files = [tmp_path / "first.safetensors", tmp_path / "second.safetensors"]
+    for seed, file in enumerate(files):
+        save_detector(_trained(seed), file)
+    out = tmp_path / "both.safetensors"
+    cli.weights(files[0], mix=files[1], share=0.25, score=0.35, out=out)
+    found, expected = load_detector(out), mixed(_trained(0), _trained(1), 0.25, "tiny")
+    assert found.config.score == 0.35
+    for key, value in expected.state_dict().items():
+        torch.testing.assert_close(found.state_dict()[key], value)
+    with pytest.raises(InputError, match="--out"):
+        cli.weights(files[0], mix=files[1])
