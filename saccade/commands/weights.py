@@ -30,7 +30,7 @@ def weights(
     new_memory: MemoryName | None = None,
     mix: Path | None = None,
     share: float = 0.7,
-    score: float | None = None,
+    least_score: float | None = None,
     overwrite: bool = False,
 ) -> None:
     """Print the detector that WEIGHTS belong to; with --out, write them as a file of saccade, without the optimiser state of checkpoints.
@@ -42,13 +42,13 @@ def weights(
         new_memory: Write a detector with this memory, which has learned nothing, in place of its own, to train on from.
         mix: Write the mean of these weights and of those in the file MIX, from which they were trained on: most of what either knows.
         share: Of the weights in that mean; the rest is MIX's.
-        score: Write this as the least score of a box that is shown by default.
+        least_score: Write this as the least score of a box that is shown by default.
         overwrite: Replace files that exist.
     """
     from saccade.weights.derive import mixed, widened, with_fresh_memory
     from saccade.weights.load import find_weights, load_detector, read_weights, save_detector
 
-    changes = {"--half": half, "--widen": widen, "--new-memory": new_memory, "--mix": mix, "--score": score is not None}
+    changes = {"--half": half, "--widen": widen, "--new-memory": new_memory, "--mix": mix, "--least-score": least_score is not None}
     asked = [option for option, given in changes.items() if given]
     if asked and out is None:
         raise InputError(f"{asked[0]}: changes only the file that --out writes; give --out NAME.safetensors as well")
@@ -68,8 +68,8 @@ def weights(
             detector = with_fresh_memory(detector, new_memory, f"{content.config.name} with {new_memory}")
         if widen:
             detector = widened(detector, f"{content.config.name}, widened")
-        if score is not None:
-            detector.config = replace(detector.config, score=score)
+        if least_score is not None:
+            detector.config = replace(detector.config, score=least_score)
         save_detector(detector, out, training=content.training, half=half)
         print(f"\n{out}: {out.stat().st_size / 1e6:.1f} MB")
 

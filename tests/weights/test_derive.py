@@ -123,7 +123,7 @@ def test_the_command_mixes_and_sets_the_score(tmp_path: Path) -> None:
     for seed, file in enumerate(files):
         save_detector(_trained(seed), file)
     out = tmp_path / "both.safetensors"
-    cli.weights(files[0], mix=files[1], share=0.25, score=0.35, out=out)
+    cli.weights(files[0], mix=files[1], share=0.25, least_score=0.35, out=out)
     found, expected = load_detector(out), mixed(_trained(0), _trained(1), 0.25, "tiny")
     assert found.config.score == 0.35
     for key, value in expected.state_dict().items():
