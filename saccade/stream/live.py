@@ -26,7 +26,7 @@ class LiveSettings:
     overload: Literal["merge", "wait"] = "merge"  # merge windows if steps take longer than the period; wait: answers may come ever later
     most_waiting: int = 4  # complete windows before they are merged, however fast steps are
     queue: int = 8_000_000  # events that wait at most
-    patience_us: int = 100_000  # without events, after which the clock goes on without them
+    patience_us: int = 100_000  # without events, after which the clock goes on without them; of a faster replay, as long by the wall clock
     stall_s: float | None = None  # without events, after which the source counts as broken; None = never
 
     def __post_init__(self) -> None:

@@ -239,7 +239,7 @@ class Stream:
                     quiet_us = silence.lasts(now_s, live.stall_s)
                     if seen_us is not None and not self._intake.cutter.waiting:
                         self._intake.now_s = now_s
-                        self._intake.cutter.advance_to(seen_us + int(quiet_us) - live.patience_us)
+                        self._intake.cutter.advance_to(seen_us + int(quiet_us - live.patience_us * max(silence.speed, 1.0)))
                 if overload is not None:
                     overload.speed = silence.speed
                 for found in self._steps(self._intake.cutter.complete(), overload):
