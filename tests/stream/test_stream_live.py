@@ -75,6 +75,18 @@ def test_a_source_that_stalls_is_answered_by_the_clock() -> None:
     assert stream.counters.late_events == 0
 
 
+def test_a_fast_replay_that_falters_is_waited_for() -> None:
+    """A tenth of a second by the wall clock is ten seconds of its own: the clock must not run ahead of what is still to come."""
+
+    class Hurried(Script):
+        speed = 100.0
+
+    before, after = events(200, span_us=100_000), events(200, start_us=100_000, span_us=100_000)
+    stream = Stream(Idle(), 10, live=LiveSettings(patience_us=2_000_000))
+    assert [one.time_us for one in stream.run(Hurried(before, 0.1, after))] == [100_000, 200_000]
+    assert stream.counters.late_events == 0
+
+
 def test_a_full_queue_drops_the_oldest_and_says_so() -> None:
     whole = events(1000, span_us=100_000)
     with Feed(Script(*(whole[i : i + 100] for i in range(0, 1000, 100))), 250) as feed:
