@@ -25,6 +25,9 @@ SIZES = {
     TWO_WHEELER: (11.0, 105.0),
     DISTRACTOR: (8.0, 90.0),
 }  # px at a width of 160, the longer side
+LAMPS = 0.15  # share of the recordings with lights that go on and off: no object, though they make events
+MOST_BLINKS = 60  # of a lamp
+BLINK_US = (12e3, 0.7e6)  # from one switching to the next
 BOUNCES = 0.9  # share of the time that a camera which drives goes up and down: of a car ahead only the lines that lie show then
 AHEAD = (0.75, 1.7)  # width / height of cars that are seen from behind or from the front
 ROADS = 0.6  # share of the standing cameras that watch a road
@@ -141,6 +144,9 @@ def plan_movers(rng: np.random.Generator, cutouts: Cutouts, split: str | None, s
                 break
             rows.append(mover)
             start_us = mover["end_us"] + float(np.rint(rng.uniform(0.05e6, 0.8e6)))
+    if rng.random() < LAMPS:
+        for _ in range(int(rng.integers(1, 4))):
+            rows += _lamp(rng, setting, look)
     rows.sort(key=lambda mover: mover["near"])
     textures = [mover["texture"] for mover in rows]
     edges = [edges_of(texture[:, :, 1]) for texture in textures]
@@ -223,6 +229,26 @@ def _mover(
         "sway": rng.uniform(0.0, 0.04) if walks or class_id == TWO_WHEELER else 0.0,
         "near": path["near"] + path["y"] + 0.2 * tall,
     }  # fmt: skip
+
+
+def _lamp(rng: np.random.Generator, setting: Setting, look: Exposure) -> list[dict[str, Any]]:
+    """A light in its place that blinks: a cut-out for each time that it is on."""
+    side = log_uniform(rng, 2.0, 14.0) * setting.unit
+    rows = np.hypot(*np.mgrid[-1:1:9j, -1:1:9j]) < 1.05  # a disc
+    texture = texture_of(rng, np.full(rows.shape, log_uniform(rng, 0.3, 3.0)), rows.astype(np.float32), 1.0, 0.6, look)
+    x, y = rng.uniform(0, 1, 2) * (setting.width, setting.height)
+    period_us, on_us = log_uniform(rng, *BLINK_US), rng.uniform(0.3, 0.7)
+    starts_us = np.arange(-rng.random() * period_us, setting.duration_us, period_us)[:MOST_BLINKS]
+    still = dict.fromkeys(("phase", "stride", "swing", "lean", "bob", "sway", "follows", "vanish_x", "vanish_y"), 0.0)
+    lit = []
+    for start_us in np.rint(starts_us):
+        end_us = float(np.rint(start_us + on_us * period_us))
+        path = _path(float(x), float(y), np.array([float(start_us), end_us]), np.zeros(2), end_us)
+        lit.append({
+            "class_id": DISTRACTOR, "texture": texture, "scale": side / len(rows), "start_us": float(start_us), **still, **path,
+            "distance": np.zeros(2), "near": float(y),
+        })  # fmt: skip
+    return lit
 
 
 def _feet(rng: np.random.Generator, setting: Setting, tall: float, from_middle: float) -> float:

@@ -2,28 +2,26 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float32
 
 from saccade.simulate import photo_render as kernels
 from saccade.simulate.cutouts import Cutouts, import_cv2, to_linear
+from saccade.simulate.photo_choice import PANORAMAS, choose_panorama, choose_photo
 from saccade.simulate.photo_motion import Fixtures, Movers, PhotoCamera
 from saccade.simulate.photo_plan import draw_setting, plan_movers, plan_photo_camera
 from saccade.simulate.photo_texture import Exposure, log_uniform
-from saccade.simulate.photos import CAR, Photo, PhotoObject, PhotoSet
+from saccade.simulate.photos import Photo, PhotoObject, PhotoSet
 from saccade.simulate.sensor import SensorConfig
 from saccade.simulate.shapes import CLASSES
 from saccade.simulate.simulation import IntensityImage, TimedImage, Truth, as_truth, check_scene, check_times
-from saccade.types import InputError, Times
+from saccade.types import Times
 
-GENERATOR = 8  # raised whenever the same seed gives another scene
+GENERATOR = 9  # raised whenever the same seed gives another scene
 STANDS = 0.55  # share of scenes whose camera doesn't move, unless stated
 DRIVES = 0.35  # share of the moving cameras that drive, unless stated
-ON_STREETS = 0.8  # share of the cameras that drive which do so through photographs of streets
 DRIVEN_SCALE = 1.25  # so little larger than the image are photographs to drive through: a whole street, sharp
-EMPTY = 0.2  # share of the photographs without objects under a moving camera
 DULL = 0.25  # share of the sensors with high thresholds: hardly more than outlines
 FINER = {1: 0.76, 2: 0.21, 3: 0.03}  # sensor pixels per canvas pixel (a large sensor scaled down) -> probability
 OUTLINE = 24  # points of the outline of an object without a mask
@@ -124,17 +122,22 @@ def make_photo_scene(
     rng = np.random.default_rng([0xF070, GENERATOR, seed])
     moves = bool(rng.random() >= standing)
     drives = moves and bool(rng.random() < driving)
-    photo, image, unreadable = _choose(rng, _suiting(rng, photos, split, moves, drives), photos)
+    panorama = moves and bool(rng.random() < PANORAMAS)
+    if panorama:
+        (photo, image, unreadable), scale = choose_panorama(rng, photos, split, drives, width, height)
+    else:
+        photo, image, unreadable = choose_photo(rng, photos, split, moves, drives)
+        largest = DRIVEN_SCALE if drives else 2.2 if moves else 1.5
+        scale = max(width / photo.width, height / photo.height) * log_uniform(
+            rng, 1.0, largest
+        )  # px of the canvas per px of the photograph
     duration_us, finer = round(seconds * 1e6), int(rng.choice(list(FINER), p=list(FINER.values())))
     look = Exposure(
         light=log_uniform(rng, 0.08, 1.0),
         contrast=rng.uniform(0.7, 1.0),
         haze=rng.uniform(0, 0.05),
-        blur=log_uniform(rng, 0.3, 1.3) / finer**0.5,
+        blur=log_uniform(rng, 0.25, 1.2) / finer**0.5,
     )
-    cover = max(width / photo.width, height / photo.height)
-    largest = DRIVEN_SCALE if drives else 2.2 if moves else 1.5
-    scale = cover * log_uniform(rng, 1.0, largest)  # px of the canvas per px of the photograph
     density = min(float(finer), 1.5 / scale)  # texels per px: no more than the photograph has
     background = _background(image, scale * density, density, look)
     extent = np.array([background.shape[1], background.shape[0]]) / density
@@ -158,18 +161,6 @@ def make_photo_scene(
     return PhotoScene(seed, width, height, duration_us, finer, background, place, density, camera, movers, fixtures, photo.name, unreadable)
 
 
-def _shows(photo: Photo) -> bool:
-    """Whether an object has at least 12 % of the height."""
-    return any(item.box[3] - item.box[1] >= 0.12 * photo.height for item in photo.objects)
-
-
-@lru_cache(maxsize=16)
-def _without_crowds(photos: PhotoSet, split: str | None, empty: bool) -> list[int]:
-    """Photographs of the split that show objects, or that show none. Looking through all of them takes as long as 0.1 s of events."""
-    of_split = range(len(photos.photos)) if split is None else photos.by_split[split]
-    return [i for i in of_split if not photos.photos[i].crowded and _shows(photos.photos[i]) != empty]
-
-
 def _look_at(rng: np.random.Generator, photo: Photo, scale: float, mirrored: bool, room: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """Where in the world the photograph's corner is, so that one of its objects is in the image when the recording begins."""
     if not photo.objects:
@@ -179,43 +170,6 @@ def _look_at(rng: np.random.Generator, photo: Photo, scale: float, mirrored: boo
     x, y = (left + right) / 2, (top + bottom) / 2
     centre = np.array([photo.width - x if mirrored else x, y]) * scale
     return -np.clip(centre - rng.uniform(0.2, 0.8, 2) * size, 0, room)
-
-
-@lru_cache(maxsize=16)
-def _streets(photos: PhotoSet, split: str | None) -> list[int]:
-    return [i for i in _without_crowds(photos, split, False) if _is_street(photos.photos[i])]
-
-
-def _is_street(photo: Photo) -> bool:
-    """Probably: two vehicles or more, and nothing that fills half of the height."""
-    tallest = max(item.box[3] - item.box[1] for item in photo.objects)
-    return sum(item.class_id == CAR for item in photo.objects) >= 2 and bool(tallest < 0.5 * photo.height)
-
-
-def _suiting(rng: np.random.Generator, photos: PhotoSet, split: str | None, moves: bool, drives: bool) -> list[int]:
-    """Photographs for this camera: to drive through, mostly streets; to move over, without crowds and seldom without objects."""
-    of_split = list(range(len(photos.photos))) if split is None else photos.by_split[split]
-    if not of_split:
-        raise InputError(
-            f"{photos.labels_path}: too few photographs for a part of their own for {split}; `--split train` puts all into one"
-        )
-    empty = rng.random() < EMPTY
-    if drives and rng.random() < ON_STREETS and _streets(photos, split):
-        return _streets(photos, split)
-    return (_without_crowds(photos, split, empty) if moves else of_split) or of_split
-
-
-def _choose(rng: np.random.Generator, suiting: list[int], photos: PhotoSet) -> tuple[Photo, np.ndarray, dict[str, str]]:
-    """A photograph that can be read, and the errors of those tried before it."""
-    unreadable: dict[str, str] = {}
-    for i in rng.permutation(len(suiting))[:20]:
-        photo = photos.photos[suiting[i]]
-        try:
-            return photo, photos.read(photo), unreadable
-        except InputError as error:  # damaged: another one
-            unreadable[photo.name] = str(error)
-    *_, last = unreadable.values()
-    raise InputError(f"{photos.labels_path}: {len(unreadable)} photographs in a row can't be read; the last one: {last}")
 
 
 def _background(image: np.ndarray, resize: float, density: float, look: Exposure) -> np.ndarray:

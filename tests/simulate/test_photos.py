@@ -5,6 +5,7 @@ import json
 import lzma
 import zipfile
 from dataclasses import fields, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from saccade.events.open import open_events
 from saccade.simulate.cutouts import DISTRACTOR, Cutouts, PhotosConfig, photo_set, prepare_cutouts, to_linear
 from saccade.simulate.dataset import DatasetConfig, read_config, read_truth, write_dataset
 from saccade.simulate.evidence import Evidence
-from saccade.simulate.photo_plan import _crossing, _road, draw_setting, plan_photo_camera
+from saccade.simulate.photo_choice import choose_panorama, join_photos
+from saccade.simulate.photo_plan import _crossing, _lamp, _road, draw_setting, plan_photo_camera
 from saccade.simulate.photo_scene import PhotoScene, draw_sensor, make_photo_scene
-from saccade.simulate.photo_texture import turn
+from saccade.simulate.photo_texture import Exposure, turn
 from saccade.simulate.photos import CAR, PEDESTRIAN, TWO_WHEELER, PhotoObject, PhotoSet, decode, join_riders, open_photos
 from saccade.simulate.sensor import SensorConfig
 from saccade.simulate.simulation import Scene, Truth, simulate
@@ -234,6 +236,50 @@ def test_a_turned_cut_out_keeps_its_pixels_inside_its_mask() -> None:
         assert np.abs(turned - mask).max() < 1e-5
         inside = mask >= 0.5
         assert all(side.any() for side in (inside[0], inside[-1], inside[:, 0], inside[:, -1]))
+
+
+def test_in_a_panorama_boxes_stay_on_their_pixels(tmp_path: Path) -> None:
+    """Every kind of object has a colour of its own: it fills the middle of its boxes, in rows of other heights, too."""
+    photos = open_photos(write_photos(tmp_path / "set", 4))
+    pairs = [(photo, photos.read(photo)) for photo in photos.photos]
+    low, image = pairs[3]
+    low = replace(low, height=48, objects=())  # its upper half, without labels
+    grid = [[pairs[0], (low, image[:48])], [pairs[1], pairs[2]]]
+    joined, drawn = join_photos(grid)
+    assert drawn.shape == (joined.height, joined.width, 3) == (48 + 96, 64 + 128, 3)
+    assert joined.name == "000.png + 003.png + 001.png + 002.png"
+    colours = {PEDESTRIAN: (200, 40, 40), CAR: (30, 30, 200), TWO_WHEELER: (20, 190, 30)}
+    assert len(joined.objects) == 8  # of nine, one lies beyond the narrowest row
+    for item in joined.objects:
+        left, top, right, bottom = item.box
+        assert 0 <= left < right <= joined.width
+        middle = drawn[int((top + bottom) / 2), int((left + right) / 2)].astype(int)
+        assert np.abs(middle - colours[item.class_id]).max() <= 30
+        beside = drawn[int((top + bottom) / 2), max(int(left) - 2, 0)].astype(int)
+        assert np.abs(beside - colours[item.class_id]).max() > 30
+
+
+def test_a_panorama_fills_the_image_and_is_as_sharp_as_promised(photos: PhotoSet) -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        (photo, image, unreadable), scale = choose_panorama(rng, photos, None, drives=seed % 2 == 0, width=320, height=200)
+        assert image.shape == (photo.height, photo.width, 3)
+        assert photo.width * scale >= 320 - 1e-6
+        assert photo.height * scale >= 200 - 1e-6
+        assert 0.6 <= scale <= 1.3
+        assert not unreadable
+
+
+def test_a_lamp_blinks_in_its_place_and_has_no_label(photos: PhotoSet, cutouts: Cutouts) -> None:
+    rng = np.random.default_rng(0)
+    setting = draw_setting(rng, 96, 80, 1_000_000, moves=False, drives=False)
+    for _ in range(20):
+        blinks = _lamp(rng, setting, Exposure(1.0, 1.0, 0.0, 0.5))
+        assert {blink["class_id"] for blink in blinks} == {DISTRACTOR}
+        assert len({(blink["x"], blink["y"]) for blink in blinks}) == 1
+        times = [(blink["start_us"], blink["end_us"]) for blink in blinks]
+        assert all(start < end for start, end in times)
+        assert all(one[1] < other[0] for one, other in pairwise(times))
 
 
 def test_scenes_and_sensors_are_as_varied_as_promised(photos: PhotoSet, cutouts: Cutouts) -> None:
