@@ -74,8 +74,8 @@ def detect(
     interrupted, killed or with a full disk the parts stay, and open up to there.
 
     A sensor of another size than in training needs no other weights. --fit pad shows it to the network pixel by pixel, scale scales its
-    coordinates down into --size, tile cuts it into pieces of --size that overlap, each with a memory of its own, which takes as many
-    times as long. Auto pads, and scales what is more than 1.2 times as large as --size.
+    coordinates down into --size, or to as many pixels as the weights were trained on; tile cuts it into pieces of --size that overlap, each
+    with a memory of its own, which takes as many times as long. Auto pads, and scales what is more than 1.2 times as large.
 
     A live source runs until it ends or Ctrl-C is pressed, which completes the files. If steps take too long, windows are merged.
 

@@ -1,6 +1,7 @@
 """WHAT THE WEIGHTS KNOW, WHAT THEY GET: a sensor, a scale or an event rate far from those of the training is said, once."""
 
 import logging
+from math import sqrt
 
 from saccade.config import DetectorConfig
 from saccade.representation.canvas import Canvas
@@ -27,14 +28,14 @@ class Familiar:
         width, height, name = canvas.sensor_width, canvas.sensor_height, self.config.name
         known, natural = known_size(self.config), 1.0 if self.config.halved == "no" else 0.5
         trained = f"{name} was trained on {known[0]} x {known[1]}"
-        sides = width * canvas.scale / known[0], height * canvas.scale / known[1]
+        as_large = canvas.scale * sqrt(width * height / (known[0] * known[1]))
         if canvas.scale < natural * MUCH_SMALLER:
             self._say("scale", f"a sensor of {width} x {height} is shown at {canvas.scale:.2f} of its size: {trained}, small objects "
                       "may be lost; tiles (--fit tile) keep them, weights for this sensor find more")  # fmt: skip
-        elif max(sides) > MUCH_LARGER:
+        elif as_large > MUCH_LARGER:
             self._say("size", f"a sensor of {width} x {height} is shown pixel by pixel, but {trained}: larger objects than any there "
                       "may be missed; detect and Stream scale them with fit auto")  # fmt: skip
-        elif max(sides) < MUCH_SMALLER:
+        elif as_large < MUCH_SMALLER:
             self._say("size", f"a sensor of {width} x {height} is much smaller than the {known[0]} x {known[1]} that {name} knows: objects "
                       "may be too small for it")  # fmt: skip
 

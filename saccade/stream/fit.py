@@ -1,5 +1,6 @@
 """ANY SENSOR -> a size that the network knows: padded, scaled, or in tiles; without another training."""
 
+from math import sqrt
 from typing import Literal
 
 from saccade.config import DetectorConfig
@@ -33,11 +34,11 @@ def canvas_for(
 ) -> Canvas:
     """Where the sensor's pixels go.
 
-    pad: each pixel stays one, or is halved if the network was trained so. scale: coordinates are scaled down into KNOWN, counts add up.
-    auto: pad, unless the sensor is more than 1.2 times as large as what the network knows; then scale. Never enlarged.
-    FIXED: the canvas must have this size.
+    pad: each pixel stays one, or is halved if the network was trained so. scale: coordinates are scaled down into KNOWN, counts add up;
+    if nobody asks for a KNOWN, to as many pixels as the network was trained on, in the sensor's shape. auto: pad, unless the sensor is
+    more than 1.2 times as large as that; then scale. Never enlarged. FIXED: the canvas must have this size.
     """
-    canvas = _chosen(config, width, height, fit, known or fixed or known_size(config))
+    canvas = _chosen(config, width, height, fit, known or fixed or _shaped(known_size(config), width, height))
     if fixed is None:
         return canvas
     if not _fits(canvas, fixed):
@@ -48,6 +49,12 @@ def canvas_for(
             )
         canvas = Canvas.scale_to(width, height, fixed, config.backbone.multiple)
     return Canvas(canvas.columns, canvas.rows, *fixed, canvas.scale)
+
+
+def _shaped(size: Size, width: int, height: int) -> Size:
+    """As many pixels in the shape of the sensor, at most the sensor's: a wide one isn't shown smaller than others because it is wide."""
+    scale = min(sqrt(size[0] * size[1] / (width * height)), 1.0)
+    return max(round(width * scale), 1), max(round(height * scale), 1)
 
 
 def _chosen(config: DetectorConfig, width: int, height: int, fit: Fit, known: Size) -> Canvas:

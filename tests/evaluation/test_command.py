@@ -192,3 +192,15 @@ def test_the_data_set_is_opened_as_the_weights_were_trained(streets: Path, weigh
     prepare(open_dataset(streets, "test"), tmp_path / "frames", Sampling(bins=detector.config.bins), processes=1)
     with pytest.raises(InputError, match="have halved='no'"):
         evaluate(tmp_path / "published.safetensors", tmp_path / "frames", rates=(20.0,))
+
+
+def test_pycocotools_agrees_with_what_was_written(tmp_path: Path) -> None:
+    """`examples/rescore.py`, of boxes that are partly right."""
+    pytest.importorskip("pycocotools")
+    write_dataset(tmp_path / "streets", DatasetConfig(recordings=2, seconds=0.8, split="test"), processes=1)
+    evaluate("nano", tmp_path / "streets", rates=(20.0, 40.0), out=tmp_path / "scores", processes=1)
+    command = [sys.executable, "-m", "examples.rescore", str(tmp_path / "scores"), "--tolerance", "1e-6"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    rows = [row.strip("| ").split(" | ") for row in said.splitlines()[2:]]
+    assert [row[1] for row in rows] == ["sliding-direct-20Hz", "sliding-direct-40Hz"]
+    assert all(float(row[2]) == pytest.approx(float(row[3]), abs=1e-3) and 1 < float(row[2]) < 99 for row in rows)

@@ -12,7 +12,7 @@ from saccade.config import s5_vit_nano
 from saccade.detection.decode import Decoding
 from saccade.export.runtime import TorchRuntime
 from saccade.model.detector import Detector
-from saccade.stream.fit import GEN1_SIZE, canvas_for
+from saccade.stream.fit import GEN1_SIZE, ONE_MPX_SIZE, canvas_for
 from saccade.stream.tiles import OVERLAP, Tiled, open_stream, tiles_of
 from saccade.types import Detections, Events, InputError
 from tests.make.events import random_events
@@ -34,12 +34,12 @@ def runtime() -> TorchRuntime:
         (GEN1, (304, 240), 1),  # its own
         (GEN1, (346, 260), 1),
         (GEN1, (160, 128), 1),  # never enlarged
-        (GEN1, (640, 480), 304 / 640),
-        (GEN1, (1280, 720), 304 / 1280),
+        (GEN1, (640, 480), (304 * 240 / 640 / 480) ** 0.5),  # as many pixels as there, in the shape of the sensor
+        (GEN1, (1280, 720), (304 * 240 / 1280 / 720) ** 0.5),
         (ONE_MPX, (1280, 720), 0.5),  # its own
         (ONE_MPX, (304, 240), 1),  # halved as in training, objects would be tiny
-        (ONE_MPX, (640, 480), 0.5),  # 1.33 times as high as the halved 1 Mpx
-        (ONE_MPX, (640, 400), 1),
+        (ONE_MPX, (640, 480), 1),  # 1.15 times as large as the halved 1 Mpx
+        (ONE_MPX, (800, 600), 0.5),
     ],
 )
 def test_auto_keeps_objects_near_the_size_that_was_trained(config, sensor: tuple[int, int], scale: float) -> None:
@@ -55,7 +55,8 @@ def test_every_sensor_fits_and_boxes_come_back(width: int, height: int, fit, hal
     corners = np.array([[0, 0, width, height], [0, 0, 1, 1]], np.float64)
     np.testing.assert_array_equal(canvas.to_sensor(canvas.to_canvas(corners)), corners)
     if fit == "scale":
-        assert canvas.to_canvas(corners).max(axis=0)[2] <= max(GEN1_SIZE[0] * (1 + halved * 336 / 304), 1)
+        shown, known = width * height * canvas.scale**2, ONE_MPX_SIZE if halved else GEN1_SIZE
+        assert shown <= min(width * height, known[0] * known[1] + width + height)
 
 
 @given(width=side, height=side, fit=st.sampled_from(["auto", "scale"]), halved=st.booleans())
@@ -132,7 +133,7 @@ def test_scaled_counts_are_those_of_the_sensor() -> None:
     t = np.sort(events.t % 50_000)
     window = Window(t, events.x, events.y, events.p, 1280, 720, 0, 50_000)
     canvas = canvas_for(GEN1, 1280, 720, "scale")
-    assert canvas.width * canvas.height < 320 * 256 + 1
+    assert (canvas.width, canvas.height) == (384, 224)
     assert stacked_histogram(window, clip=255, canvas=canvas).sum() == len(events)
 
 
