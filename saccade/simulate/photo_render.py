@@ -7,6 +7,7 @@ import numpy as np
 from saccade.machine import compiled
 from saccade.simulate.motion import camera_last_moved, last_moved, speed_at
 from saccade.simulate.photo_motion import (
+    HALF_STEP,
     coverage,
     extent,
     image_to_texel,
@@ -176,34 +177,55 @@ def _draw_background(camera, view, background, origin_x, origin_y, density, fine
 
 
 @compiled
+def _inside_range(first, step, limit, left, right):
+    """The pixels j of [left, right) with 0 <= first + step * j < limit, as a range."""
+    if abs(step) < 1e-12:
+        return (left, right) if 0 <= first < limit else (left, left)
+    one, other = -first / step, (limit - first) / step
+    start, end = math.ceil(max(min(one, other), left)), math.ceil(min(max(one, other), right))
+    return (start, max(start, end))
+
+
+@compiled
 def _draw_mover(movers, k, pose, finer, left, top, right, bottom, image):
-    """`image_to_texel` of every pixel, with what is the same for all of them taken out of the loop."""
-    rows, columns, first, texel = movers.rows[k], movers.columns[k], movers.first_texel[k], movers.texel
+    """`image_to_texel` of every pixel, with what is the same for all of them, or for a row, taken out of the loop."""
+    rows, columns = movers.rows[k], movers.columns[k]
+    texel = movers.texel[movers.first_texel[k] : movers.first_texel[k] + rows * columns]
     squared = pose[2] * pose[2] + pose[3] * pose[3]
     along, across = pose[2] / squared, pose[3] / squared
     middle, foot = 0.5 * columns - 0.5, movers.bottom[k] + pose[6] - 0.5
-    walks, one = pose[4] != 0 or pose[5] != 0, np.float32(1)
+    walks, one, zero = pose[4] != 0 or pose[5] != 0, np.float32(1), np.float32(0)
+    hip, half_step = 0.52 * movers.bottom[k], np.float32(HALF_STEP * columns)
+    legs_from, per_row = np.float32(hip - 0.5), np.float32(1 / (movers.bottom[k] - hip))
+    swing, lean, centre = np.float32(pose[4]), np.float32(pose[5]), np.float32(middle)
+    u_step, v_step = along / finer, -across / finer
+    most_u, most_v, wide = np.float32(columns - 1), np.float32(rows - 1.001), np.uint32(columns)
     for y in range(top, bottom):
-        down = (y + 0.5) / finer - pose[1]
-        for x in range(left, right):
-            right_of = (x + 0.5) / finer - pose[0]
-            v = along * down - across * right_of + foot
-            i = math.floor(v)
-            if i < 0 or i + 1 >= rows:
-                continue
+        down, first_x = (y + 0.5) / finer - pose[1], 0.5 / finer - pose[0]
+        first_u, first_v = along * first_x + across * down + middle, along * down - across * first_x + foot
+        start, end = _inside_range(first_v, v_step, rows - 1, left, right)
+        reach = abs(pose[4]) + abs(pose[5]) if walks else 0.0
+        start, end = _inside_range(first_u + reach, u_step, columns - 1 + 2 * reach, start, end)
+        u_of, v_of, of_u, of_v = np.float32(first_u), np.float32(first_v), np.float32(u_step), np.float32(v_step)
+        for x in range(start, end):
+            u, v = u_of + of_u * np.float32(x), v_of + of_v * np.float32(x)
             if walks:
-                u = image_to_texel(movers, k, pose, (x + 0.5) / finer, (y + 0.5) / finer)[0] - 0.5
-            else:
-                u = along * right_of + across * down + middle
-            j = math.floor(u)
-            if j < 0 or j + 1 >= columns:
+                below = min(max((v - legs_from) * per_row, zero), one)
+                aside, apart = u - centre - below * lean, below * swing
+                shift = apart if aside > zero else -apart
+                aside = aside - shift if abs(aside) >= half_step + apart else aside * (half_step / (half_step + apart))
+                u = aside + centre
+            if u < zero or u >= most_u:
                 continue
-            u, v = np.float32(u - j), np.float32(v - i)
-            at = first + i * columns + j
+            v = min(max(v, zero), most_v)
+            j, i = np.uint32(u), np.uint32(v)
+            u, v = u - np.float32(np.int32(j)), v - np.float32(np.int32(i))
+            at = i * wide + j
+            low = at + wide
             a, b, c, d = (one - u) * (one - v), u * (one - v), (one - u) * v, u * v
-            covered = a * texel[at, 1] + b * texel[at + 1, 1] + c * texel[at + columns, 1] + d * texel[at + columns + 1, 1]
-            if covered > 0:
-                shade = a * texel[at, 0] + b * texel[at + 1, 0] + c * texel[at + columns, 0] + d * texel[at + columns + 1, 0]
+            covered = a * texel[at, 1] + b * texel[at + np.uint32(1), 1] + c * texel[low, 1] + d * texel[low + np.uint32(1), 1]
+            if covered > zero:
+                shade = a * texel[at, 0] + b * texel[at + np.uint32(1), 0] + c * texel[low, 0] + d * texel[low + np.uint32(1), 0]
                 image[y, x] += covered * (shade - image[y, x])
 
 
