@@ -19,6 +19,7 @@ from saccade.types import InputError
 log = logging.getLogger("saccade")
 
 COMPARED_BYTES = 1 << 16  # at the beginning and at the end of two recordings
+QUIET = 0.2  # share of labelled instants that may lie outside the events: before the first and after the last one, a sensor may see nothing
 LISTED = 10  # problems of a kind that the text shows
 
 
@@ -139,7 +140,7 @@ def _problems(report: RecordingReport, recording: LabelledRecording, deep: bool)
         found.append("has no events")
     if not any(report.boxes) and (not report.instants or report.dropped.total()):  # labelled as empty is fine: simulated streets may be
         found.append("has no label that counts")
-    if report.outside:
+    if report.outside > QUIET * report.instants:
         found.append(
             f"{report.outside} labelled instants lie outside the recording; are their times those of the events? "
             "(in csv and COCO, elapsed_us is the time since the first event)"

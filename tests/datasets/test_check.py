@@ -57,6 +57,15 @@ def test_instants_that_no_frame_gets_are_counted(tmp_path: Path) -> None:
     assert "58 instants, 38 of them get no frame" in report.text()
 
 
+def test_labels_after_the_last_event_are_no_problem_unless_they_are_many(tmp_path: Path) -> None:
+    """A quiet recording of 0.4 s whose last event came at 0.35 s was called broken: nothing is wrong with it."""
+    root = gen1_folder(tmp_path, ("a",))  # 2 s of events
+    np.save(root / "train/a_bbox.npy", records(labels_every(100_000, 17)))
+    report = check_dataset(open_dataset(root), Sampling())
+    assert report.recordings[0].outside > 0
+    assert not report.problems
+
+
 def test_an_empty_street_is_no_problem(tmp_path: Path) -> None:
     """Somebody looked, and nothing was there."""
     write_dataset(tmp_path, DatasetConfig(recordings=1, seconds=0.2, width=48, height=40), processes=1)
