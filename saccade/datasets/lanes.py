@@ -17,6 +17,7 @@ import numpy as np
 
 from saccade.datasets.augment import Augmentation, AugmentSettings, draw
 from saccade.datasets.clips import Clip, ClipTimeline, cut, labels_of, seen_since
+from saccade.datasets.raw_events import open_soon
 from saccade.datasets.recording import Dataset, Sampling
 from saccade.types import InputError
 
@@ -77,6 +78,7 @@ class Lanes:
         self._counts: dict[tuple[int, float], int] = {}
         self._plays: dict[int, ClipPlace] = {}
         self._instants: list[np.ndarray] = []
+        open_soon(dataset.recordings)
         if settings.kind != "ordered":
             self._instants = [np.unique(recording.labels.t) for recording in dataset.recordings]
             self._before = np.cumsum([0, *map(len, self._instants)])

@@ -1,6 +1,6 @@
 """EVENTS FILE + LABELS -> FRAMES at any rate, without preprocessing: only the events of the asked windows are decoded."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 
 from saccade.datasets.recording import BaseRecording, FrameArray, GroundTruth, Halve, Sampling, WindowEnds, ends_between
+from saccade.events.hdf5 import try_readers
 from saccade.events.open import open_events
 from saccade.events.reader import LATEST_US, Reader
 from saccade.representation.canvas import Canvas
 from saccade.representation.frames import Framer, frames_between
 from saccade.representation.windows import Grid
+from saccade.s3 import S3Path
 from saccade.types import InputError
+
+HDF5_SUFFIXES = (".h5", ".hdf5")
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +115,16 @@ class EventRecording(BaseRecording):
                 inside = events.t[(events.t >= start_us) & (events.t < ends_us[-1])]
                 counts += np.bincount(np.searchsorted(ends_us, inside, "right"), minlength=len(counts))
         return counts, self.size[0] * self.size[1]
+
+
+def open_soon(recordings: Iterable[object]) -> None:
+    """Say that all of them will be opened: what can be checked for many files at once, is."""
+    paths: dict[str | None, list[Path]] = {}
+    for one in recordings:
+        if isinstance(one, EventRecording) and one.path.suffix in HDF5_SUFFIXES and not isinstance(one.path, S3Path):
+            paths.setdefault(one.opening.get("time_unit"), []).append(one.path)
+    for time_unit, group in paths.items():
+        try_readers(group, time_unit)
 
 
 def _keep(out: FrameArray, frame: Any, grid: Grid, first: int) -> None:

@@ -1,7 +1,7 @@
 """HDF5 files of DSEC, RVT (`_td.dat.h5`), Prophesee (with ECF compression), and others with columns x, y, t, p or xs, ys, ts, ps."""
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 
 from saccade.events import ecf
 from saccade.events.columns import PolarityRule
-from saccade.events.hdf5_file import FREE_BYTES, H5PY_ERRORS, chunk_bytes, open_hdf5, try_values
+from saccade.events.hdf5_file import FREE_BYTES, H5PY_ERRORS, chunk_bytes, open_hdf5, try_together, try_values
 from saccade.events.hdf5_layout import find_layout
 from saccade.events.reader import CHUNK, ArrayReader, EventColumns
 from saccade.types import Events, InputError
@@ -176,6 +176,11 @@ class Hdf5Reader(ArrayReader):
             raise InputError(
                 f"{self.path}: can't {action} this HDF5 file, it is damaged or needs a filter that isn't installed ({error})"
             ) from error
+
+
+def try_readers(paths: Sequence[Path], time_unit: str | None = None) -> None:
+    """Try files that will be opened one after the other, some dozens at a time: thousands are open in a third of the time."""
+    try_together(paths, partial(look, time_unit=time_unit))
 
 
 def look(file: h5py.File, time_unit: str | None = None) -> None:

@@ -8,7 +8,9 @@ that changes afterwards, may still end the process.
 import os
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from math import ceil, prod
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ FREE_BYTES = 64 << 20  # that the chunks of a file may unpack to at a time, howe
 LARGEST_CHUNK = 1 << 28  # bytes
 SMALL_STORED, SMALL_UNPACKED = 1 << 20, 1 << 24  # bytes of a data set that is tried as a whole
 MOST_LINKS = 16  # followed one after the other
+TOGETHER = 64  # files of a data set that are tried in one copy
 PROBE_BYTES, PROBE_SECONDS = 400 << 20, 10  # and 20 bytes and a microsecond a byte of the file
 
 _tried: set[tuple[object, ...]] = set()  # files that this process, and those that it forks (a training's loaders), needn't try again
@@ -37,28 +40,57 @@ _tried: set[tuple[object, ...]] = set()  # files that this process, and those th
 def open_hdf5(path: Path, look: Callable[[h5py.File], None]) -> h5py.File:
     """Open for reading; LOOK is what the reader will do with it, and is tried elsewhere first. InputError or one of H5PY_ERRORS."""
     check_readable(path)
-    status = path.stat()
-    key = (path.resolve(), status.st_size, status.st_mtime_ns, getattr(look, "__qualname__", repr(look)))
+    key = _key(path, look)
     here = on_disk(path)
     if key not in _tried:
         check_heaps(path)
-        _try(path, here, look, status.st_size)
+        _try(path, here, look, path.stat().st_size)
         _tried.add(key)
     return h5py.File(here, "r")
 
 
-def _try(path: Path, here: Path, look: Callable[[h5py.File], None], size: int) -> None:
-    def work() -> None:
-        try:
-            with h5py.File(here, "r") as file:
-                look(file)
-        except H5PY_ERRORS as error:
-            if "allocat" in str(error).lower():  # HDF5's own name for a MemoryError
-                raise MemoryError from error
-            raise
+def try_together(paths: Sequence[Path], look: Callable[[h5py.File], None]) -> None:
+    """Try many files in one copy for some dozens, as `open_hdf5` would try each by itself: a copy takes longer than a file.
 
+    Says nothing of files that end their copy, or can't be read: each file of theirs is tried alone when it is opened.
+    """
+    for first in range(0, len(paths), TOGETHER):
+        group = {_key(path, look): path for path in paths[first : first + TOGETHER]}
+        new = {key: path for key, path in group.items() if key not in _tried}
+        try:
+            for path in new.values():
+                check_heaps(path)
+        except (InputError, OSError):
+            continue
+
+        def work(group: Sequence[Path] = tuple(new.values())) -> None:
+            for path in group:
+                with suppress(*(error for error in H5PY_ERRORS if error is not MemoryError)):
+                    _look_into(path, look)
+
+        largest = max((path.stat().st_size for path in new.values()), default=0)
+        if new and killing_signal_of_copy(work, seconds=PROBE_SECONDS, room=PROBE_BYTES + 20 * largest) is None:
+            _tried.update(new)
+
+
+def _key(path: Path, look: Callable[[h5py.File], None]) -> tuple[object, ...]:
+    status = path.stat()
+    return path.resolve(), status.st_size, status.st_mtime_ns, getattr(look, "__qualname__", repr(look))
+
+
+def _look_into(here: Path, look: Callable[[h5py.File], None]) -> None:
+    try:
+        with h5py.File(here, "r") as file:
+            look(file)
+    except H5PY_ERRORS as error:
+        if "allocat" in str(error).lower():  # HDF5's own name for a MemoryError
+            raise MemoryError from error
+        raise
+
+
+def _try(path: Path, here: Path, look: Callable[[h5py.File], None], size: int) -> None:
     seconds, room = PROBE_SECONDS + ceil(size / 1e6), PROBE_BYTES + 20 * size
-    number = killing_signal_of_copy(work, seconds=seconds, room=room)
+    number = killing_signal_of_copy(partial(_look_into, here, look), seconds=seconds, room=room)
     if number is not None:
         slow = f"takes more than {seconds} s"
         ends = {signal.SIGXCPU: slow, signal.SIGALRM: slow, signal.SIGKILL: f"takes more than {room >> 20} MB"}

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 from saccade.datasets.stored import frame_shape, read_frames
 from saccade.events import hdf5_file
+from saccade.events.hdf5 import try_readers
 from saccade.events.open import open_events
 from saccade.machine import killing_signal_of_copy
 from saccade.types import InputError
@@ -120,6 +122,34 @@ def test_each_file_is_tried_once_in_a_process_and_again_when_it_changed(tmp_path
     os.utime(path, (1, 1))
     open_events(path).close()
     assert len(tries) == 2
+
+
+def test_many_files_are_tried_together_and_a_damaged_one_costs_only_its_own(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training on 5,000 recordings waited two minutes for 5,000 copies of itself before its first step."""
+    real, tries = hdf5_file.killing_signal_of_copy, []
+
+    def count(*arguments: Any, **options: Any) -> int | None:
+        tries.append(1)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(hdf5_file, "killing_signal_of_copy", count)
+    good = [tmp_path / f"{name}.h5" for name in "abc"]
+    for path in good:
+        write(path, random_events(100, width=64, height=48))
+    try_readers(good)
+    for path in good:
+        open_events(path).close()
+    assert len(tries) == 1
+    late = tmp_path / "late.h5"
+    write(late, random_events(100, width=64, height=48))
+    damaged = Path(shutil.copy(shared / "attacks" / "damaged_rvt_sigsegv.h5", tmp_path))
+    try_readers([damaged, late])  # its copy ends; nothing is taken for good
+    with pytest.raises(InputError, match="would end this program"):
+        open_events(damaged)
+    open_events(late).close()
+    assert len(tries) == 4
 
 
 def test_the_copy_leaves_nothing_and_says_how_it_ended() -> None:
