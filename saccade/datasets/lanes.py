@@ -17,7 +17,7 @@ import numpy as np
 
 from saccade.datasets.augment import Augmentation, AugmentSettings, draw
 from saccade.datasets.clips import Clip, ClipTimeline, cut, labels_of, seen_since
-from saccade.datasets.raw_events import open_soon
+from saccade.datasets.raw_events import opened
 from saccade.datasets.recording import Dataset, Sampling
 from saccade.types import InputError
 
@@ -78,9 +78,8 @@ class Lanes:
         self._counts: dict[tuple[int, float], int] = {}
         self._plays: dict[int, ClipPlace] = {}
         self._instants: list[np.ndarray] = []
-        open_soon(dataset.recordings)
         if settings.kind != "ordered":
-            self._instants = [np.unique(recording.labels.t) for recording in dataset.recordings]
+            self._instants = [np.unique(recording.labels.t) for recording in opened(dataset.recordings)]
             self._before = np.cumsum([0, *map(len, self._instants)])
             if not self._before[-1]:
                 raise InputError(f"{dataset.name}, {dataset.split}: no labels for random lanes; use kind=ordered or check the filters")

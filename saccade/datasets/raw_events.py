@@ -1,10 +1,10 @@
 """EVENTS FILE + LABELS -> FRAMES at any rate, without preprocessing: only the events of the asked windows are decoded."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from saccade.s3 import S3Path
 from saccade.types import InputError
 
 HDF5_SUFFIXES = (".h5", ".hdf5")
+TOGETHER = 64  # recordings
+One = TypeVar("One")
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,14 +119,17 @@ class EventRecording(BaseRecording):
         return counts, self.size[0] * self.size[1]
 
 
-def open_soon(recordings: Iterable[object]) -> None:
-    """Say that all of them will be opened: what can be checked for many files at once, is."""
-    paths: dict[str | None, list[Path]] = {}
-    for one in recordings:
-        if isinstance(one, EventRecording) and one.path.suffix in HDF5_SUFFIXES and not isinstance(one.path, S3Path):
-            paths.setdefault(one.opening.get("time_unit"), []).append(one.path)
-    for time_unit, group in paths.items():
-        try_readers(group, time_unit)
+def opened(recordings: Sequence[One]) -> Iterator[One]:
+    """RECORDINGS, of which each is about to be opened: what can be checked for many files at once, is."""
+    for first in range(0, len(recordings), TOGETHER):
+        group = recordings[first : first + TOGETHER]
+        paths: dict[str | None, list[Path]] = {}
+        for one in group:
+            if isinstance(one, EventRecording) and one.path.suffix in HDF5_SUFFIXES and not isinstance(one.path, S3Path):
+                paths.setdefault(one.opening.get("time_unit"), []).append(one.path)
+        for time_unit, alike in paths.items():
+            try_readers(alike, time_unit)
+        yield from group
 
 
 def _keep(out: FrameArray, frame: Any, grid: Grid, first: int) -> None:

@@ -31,7 +31,6 @@ FREE_BYTES = 64 << 20  # that the chunks of a file may unpack to at a time, howe
 LARGEST_CHUNK = 1 << 28  # bytes
 SMALL_STORED, SMALL_UNPACKED = 1 << 20, 1 << 24  # bytes of a data set that is tried as a whole
 MOST_LINKS = 16  # followed one after the other
-TOGETHER = 64  # files of a data set that are tried in one copy
 PROBE_BYTES, PROBE_SECONDS = 400 << 20, 10  # and 20 bytes and a microsecond a byte of the file
 
 _tried: set[tuple[object, ...]] = set()  # files that this process, and those that it forks (a training's loaders), needn't try again
@@ -50,27 +49,25 @@ def open_hdf5(path: Path, look: Callable[[h5py.File], None]) -> h5py.File:
 
 
 def try_together(paths: Sequence[Path], look: Callable[[h5py.File], None]) -> None:
-    """Try many files in one copy for some dozens, as `open_hdf5` would try each by itself: a copy takes longer than a file.
+    """Try some dozens of files in one copy, as `open_hdf5` would try each by itself: a copy takes longer than a file.
 
-    Says nothing of files that end their copy, or can't be read: each file of theirs is tried alone when it is opened.
+    Says nothing of files that end the copy, or can't be read: each is tried alone when it is opened.
     """
-    for first in range(0, len(paths), TOGETHER):
-        group = {_key(path, look): path for path in paths[first : first + TOGETHER]}
-        new = {key: path for key, path in group.items() if key not in _tried}
-        try:
-            for path in new.values():
-                check_heaps(path)
-        except (InputError, OSError):
-            continue
+    try:
+        new = {key: path for path in paths if (key := _key(path, look)) not in _tried}
+        for path in new.values():
+            check_heaps(path)
+    except (InputError, OSError):
+        return
 
-        def work(group: Sequence[Path] = tuple(new.values())) -> None:
-            for path in group:
-                with suppress(*(error for error in H5PY_ERRORS if error is not MemoryError)):
-                    _look_into(path, look)
+    def work() -> None:
+        for path in new.values():
+            with suppress(*(error for error in H5PY_ERRORS if error is not MemoryError)):
+                _look_into(path, look)
 
-        largest = max((path.stat().st_size for path in new.values()), default=0)
-        if new and killing_signal_of_copy(work, seconds=PROBE_SECONDS, room=PROBE_BYTES + 20 * largest) is None:
-            _tried.update(new)
+    largest = max((path.stat().st_size for path in new.values()), default=0)
+    if new and killing_signal_of_copy(work, seconds=PROBE_SECONDS, room=PROBE_BYTES + 20 * largest) is None:
+        _tried.update(new)
 
 
 def _key(path: Path, look: Callable[[h5py.File], None]) -> tuple[object, ...]:

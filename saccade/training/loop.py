@@ -12,12 +12,14 @@ from typing import Any
 
 import torch
 from torch import nn
+from tqdm import tqdm
 
 from saccade.config import DetectorConfig
 from saccade.datasets.check import warn_of_dropped_labels
 from saccade.datasets.classes import in_common
 from saccade.datasets.loader import Batch, Loader
 from saccade.datasets.open import check_halving
+from saccade.datasets.raw_events import opened
 from saccade.datasets.recording import Dataset, Sampling
 from saccade.evaluation.result import Metrics
 from saccade.evaluation.validate import validate
@@ -70,6 +72,8 @@ def fit(
         detector.backbone.recompute = settings.recompute
         if settings.compile:
             detector.backbone.compile()
+        if processes.rank == 0:
+            _open_all(training)
         with Loader(
             training,
             Sampling.of(detector.config),
@@ -90,6 +94,12 @@ def fit(
                     temporary.write_text(json.dumps({**asdict(settings), "config": asdict(detector.config)}, indent=2) + "\n")
             with sharing_gradients(detector, processes) as network:
                 return _loop(run, network, loader.batches(run.step), validation, out, settings, processes, binding)
+
+
+def _open_all(dataset: Dataset) -> None:
+    """Read the labels of all recordings, which stay read: of thousands it takes a minute, so that something must be seen to go on."""
+    for recording in tqdm(opened(dataset.recordings), "opening", len(dataset.recordings), unit=" recordings", leave=False, disable=None):
+        recording.labels  # noqa: B018
 
 
 def _loop(
