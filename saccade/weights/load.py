@@ -121,6 +121,8 @@ def _read_own(path: Path) -> Weights:
 
 def _read_checkpoint(path: Path) -> Weights:
     content = _load_safely(path)
+    if isinstance(content, dict) and {"detector", "average", "binding"} <= content.keys():
+        return _of_training(path, content)
     tensors = content.get("state_dict", content) if isinstance(content, dict) else None
     if not isinstance(tensors, dict) or not tensors or not all(isinstance(key, str) for key in tensors):
         raise InputError(f"{path}: no `state_dict` inside; expected a checkpoint of S5-ViT or RVT as downloaded")
@@ -128,6 +130,29 @@ def _read_checkpoint(path: Path) -> Weights:
         raise InputError(
             f"{path}: of another architecture (first key {next(iter(tensors))!r}); expected `mdl.backbone...` of S5-ViT or RVT"
         )
+    _check_plain(path, tensors)
+    try:
+        return Weights("published", infer_config(tensors), from_published(tensors), {})
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _of_training(path: Path, content: dict[str, Any]) -> Weights:
+    """The weights so far of a training of ours, averaged if it averages: its `last.pt` is as good as its final.safetensors will be."""
+    tensors = content["detector"] if content["average"] is None else content["average"]
+    try:
+        binding = json.loads(content["binding"])
+        config = DetectorConfig.from_json(json.dumps(binding.pop("config")))
+        step = int(content["step"])
+    except (InputError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path}: a checkpoint of a training without its settings ({error}); it is damaged") from error
+    if not isinstance(tensors, dict):
+        raise InputError(f"{path}: a checkpoint of a training without weights; it is damaged")
+    _check_plain(path, tensors)
+    return Weights("saccade", config, dict(tensors), {"steps": step, "settings": binding})
+
+
+def _check_plain(path: Path, tensors: dict[Any, Any]) -> None:
     strange = [
         key for key, value in tensors.items() if not isinstance(value, Tensor) or value.layout != torch.strided or value.is_quantized
     ]
@@ -135,10 +160,6 @@ def _read_checkpoint(path: Path) -> Weights:
         raise InputError(f"{path}: {strange[0]} is no plain tensor; the checkpoint is damaged")
     if sum(value.numel() * value.element_size() for value in tensors.values()) > path.stat().st_size:
         raise InputError(f"{path}: its tensors state more numbers than it holds; it is damaged or was made to harm")
-    try:
-        return Weights("published", infer_config(tensors), from_published(tensors), {})
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
 
 
 def _load_safely(path: Path) -> Any:

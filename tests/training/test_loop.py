@@ -74,6 +74,22 @@ def test_the_folder_holds_what_was_promised(tmp_path: Path, weights: str) -> Non
     assert json.loads((tmp_path / "settings.json").read_text())["steps"] == 3
 
 
+@pytest.mark.parametrize("average", [0.0, 0.9])
+def test_a_checkpoint_opens_as_the_weights_so_far(tmp_path: Path, weights: str, average: float) -> None:
+    """Whoever stops a training early, because its best weights were earlier or because time is over, needs no last step."""
+    fit(toys(), None, tmp_path, tiny_settings(model=weights, steps=3, average=average))
+    found, final = read_weights(tmp_path / "last.pt"), read_weights(tmp_path / "final.safetensors")
+    assert found.config == final.config
+    assert found.training["steps"] == 3
+    assert set(found.tensors) == set(final.tensors)
+    for name, value in final.tensors.items():
+        torch.testing.assert_close(found.tensors[name], value, rtol=0, atol=0)
+    content = torch.load(tmp_path / "last.pt", weights_only=True)
+    torch.save({**content, "binding": "{}"}, tmp_path / "damaged.pt")
+    with pytest.raises(InputError, match=r"damaged.pt: a checkpoint of a training without its settings"):
+        load_detector(tmp_path / "damaged.pt")
+
+
 def test_the_last_weights_are_scored_by_a_protocol(tmp_path: Path, weights: str) -> None:
     settings = tiny_settings(model=weights, steps=2, final_protocol="prophesee")
     scores = fit(toys(), toys("val", 1), tmp_path, settings)
