@@ -120,7 +120,7 @@ def calm(rate: float, width: int, height: int, seconds: float = 1.2) -> Events:
     [
         (calm(2, 304, 240), {}, None),
         (calm(2, 346, 260), {}, None),
-        (calm(1, 1280, 720), {}, "a sensor of 1280 x 720 is shown at 0.24 of its size"),
+        (calm(1, 1280, 720), {}, "a sensor of 1280 x 720 is shown at 0.28 of its size"),
         (calm(1, 640, 480), {"fit": "pad"}, "is shown pixel by pixel, but s5-vit-nano was trained on 304 x 240"),
         (calm(2, 128, 96), {}, "much smaller"),
         (calm(0.05, 304, 240), {}, "0.05 events per second and pixel"),
