@@ -16,7 +16,7 @@ from saccade.simulate.simulation import Truth
 from saccade.types import Events, Times
 
 LEAST_EVENTS = 12.0
-OUTLINE_EVENTS = 1.0  # per px of width and height: about half of its outline ...
+OUTLINE_EVENTS = 2.0  # per px of width and height: about all of its outline ...
 MEMORY_US = 150_000.0  # ... within about so long: sparse events over seconds draw nothing
 
 

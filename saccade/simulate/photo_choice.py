@@ -15,7 +15,7 @@ ON_STREETS = 0.8  # share of the cameras that drive which do so through photogra
 EMPTY = 0.2  # share of the photographs without objects under a moving camera
 PANORAMAS = 0.65  # share of the moving cameras that look at several photographs side by side
 PANORAMA_EMPTY = 0.35  # share of those without objects in a panorama
-PANORAMA_SCALE = (0.6, 1.1)  # px of the canvas per px of a photograph in a panorama: edges stay as thin as real cameras see them
+PANORAMA_SCALE = (0.7, 1.4)  # px of the canvas per px of a photograph in a panorama: edges stay as thin as real cameras see them
 ROOM = 1.15  # how much wider than the image a panorama is at least, to pan over
 LEAST_PART = 0.35  # of an object at the edge of a panorama that keeps its label
 

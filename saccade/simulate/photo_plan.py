@@ -29,6 +29,8 @@ LAMPS = 0.15  # share of the recordings with lights that go on and off: no objec
 MOST_BLINKS = 60  # of a lamp
 BLINK_US = (12e3, 0.7e6)  # from one switching to the next
 BOUNCES = 0.9  # share of the time that a camera which drives goes up and down: of a car ahead only the lines that lie show then
+PACE = (1.6, 1.6)  # beta distribution of the camera's speeds, as logarithms between the slowest and the fastest
+UNDER_WAY = 0.8  # share of the moving cameras that move already when the recording begins, as most do that are switched on
 AHEAD = (0.75, 1.7)  # width / height of cars that are seen from behind or from the front
 ROADS = 0.6  # share of the standing cameras that watch a road
 OBLIQUE = 0.5  # share of the roads that lie slanting in the image: what comes down them grows
@@ -88,22 +90,28 @@ def plan_photo_camera(rng: np.random.Generator, setting: Setting, origin: np.nda
     if not habits.any() and not shaky:
         habits[0] = True
     knots, velocities, shakes = [0.0], [np.zeros(4)], []
-    here, time_us = np.zeros(4), 0.0
+    here, time_us, under_way = np.zeros(4), 0.0, rng.random() < UNDER_WAY
     while time_us < setting.duration_us:
         length_us = float(np.rint(log_uniform(rng, 0.15e6, 2.5e6)))
+        first = under_way and time_us == 0
+        since_us = time_us - float(np.rint(rng.uniform(0.2, 0.8) * length_us)) if first else time_us  # it swells, so it has begun before
         if setting.drives and rng.random() < BOUNCES:
-            shakes.append(_bounce(rng, unit, time_us, time_us + length_us))
+            shakes.append(_bounce(rng, unit, since_us, time_us + length_us))
         elif shaky and rng.random() < 0.7:
-            shakes.append(shake(rng, unit, time_us, time_us + length_us))
+            shakes.append(shake(rng, unit, since_us, time_us + length_us))
         now = habits & (rng.random(4) < 0.8)
+        if first and not now.any():
+            now = habits
         if now.any():
             ramp_us = float(np.rint(rng.uniform(0.05, 0.3) * length_us))
-            cruise_s = (length_us - ramp_us) * 1e-6
+            cruise_s = (length_us - (ramp_us / 2 if first else ramp_us)) * 1e-6
             slowest = np.array([4, 2, 0.01, 0.08 if setting.drives else 0.02])  # px, px, rad, 1 / s
             fastest = np.array([400, 150, 0.5, 0.8])
-            pace = slowest * (fastest / slowest) ** rng.random(4) * (unit, unit, 1, 1)
+            pace = slowest * (fastest / slowest) ** rng.beta(*PACE, 4) * (unit, unit, 1, 1)
             wish = here + pace * cruise_s * np.where(rng.random(4) < np.clip((high - here) / (high - low), 0.05, 0.95), 1, -1)
             velocity = np.where(now, (np.clip(wish, low, high) - here) / cruise_s, 0.0)
+            if first:
+                velocities[0] = velocity
             knots += [time_us + ramp_us, time_us + length_us - ramp_us, time_us + length_us]
             velocities += [velocity, velocity, np.zeros(4)]
             here = here + velocity * cruise_s

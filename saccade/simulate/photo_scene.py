@@ -18,11 +18,11 @@ from saccade.simulate.shapes import CLASSES
 from saccade.simulate.simulation import IntensityImage, TimedImage, Truth, as_truth, check_scene, check_times
 from saccade.types import Times
 
-GENERATOR = 9  # raised whenever the same seed gives another scene
+GENERATOR = 10  # raised whenever the same seed gives another scene
 STANDS = 0.55  # share of scenes whose camera doesn't move, unless stated
 DRIVES = 0.35  # share of the moving cameras that drive, unless stated
 DRIVEN_SCALE = 1.25  # so little larger than the image are photographs to drive through: a whole street, sharp
-DULL = 0.25  # share of the sensors with high thresholds: hardly more than outlines
+DULL = 0.18  # share of the sensors with high thresholds: hardly more than outlines
 FINER = {1: 0.76, 2: 0.21, 3: 0.03}  # sensor pixels per canvas pixel (a large sensor scaled down) -> probability
 OUTLINE = 24  # points of the outline of an object without a mask
 SEEN_STEP_US = 5_000
@@ -133,7 +133,7 @@ def make_photo_scene(
         )  # px of the canvas per px of the photograph
     duration_us, finer = round(seconds * 1e6), int(rng.choice(list(FINER), p=list(FINER.values())))
     look = Exposure(
-        light=log_uniform(rng, 0.08, 1.0),
+        light=0.08 * (1.6 / 0.08) ** rng.beta(2.0, 1.3),
         contrast=rng.uniform(0.7, 1.0),
         haze=rng.uniform(0, 0.05),
         blur=log_uniform(rng, 0.25, 1.2) / finer**0.5,
