@@ -99,7 +99,7 @@ def _real() -> Iterator[tuple[str, Events]]:
                 yield name, reader.between(reader.start_us, reader.end_us + 1)
 
 
-def ranges(number: int = 60) -> None:
+def ranges(number: int = 200) -> None:
     """Each statistic of real recordings beside its range over photographs seen by drawn sensors, as long and at the size that nano sees."""
     photos, cutouts = _photos()
     found = [
