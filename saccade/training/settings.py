@@ -235,11 +235,11 @@ def synthetic() -> TrainingSettings:
 
 
 def photos() -> TrainingSettings:
-    """Photographs turned into events (`saccade simulate --photos`), on from the weights that come with saccade: 90 minutes of one core.
+    """Photographs turned into events (`saccade simulate --photos`), on from the weights that come with saccade.
 
     The settings of the last part of `nano`. Clips of two frames, and many short recordings, because what lacks is variety: weights that
     had reached a loss of 5.4 on 577 recordings had 7.2 on new ones. Drawn streets beside them (`--also`) keep the memory of objects that
-    stop. `--precision bf16` is faster on processors that compute in it.
+    stop. 90 minutes of one core that computes in bf16 (`--precision bf16`), longer in fp32.
     """
     augment = AugmentSettings(zoom=0.5, zoom_in=0.4, zoom_ordered=0.3, largest_in=1.4, largest_out=1.5, swap=0.5, thin=0.3)
     return replace(
